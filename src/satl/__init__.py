@@ -1,0 +1,50 @@
+"""satl: multi-label image recognition when most labels are missing.
+
+The names below are loaded when they are first used, so that ``import satl`` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from satl.evaluation import evaluate_scores
+    from satl.labels import LabelTable, mask_table, read_table, write_table
+    from satl.losses import DifferentialRankingLoss, PartialBCELoss
+    from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold
+    from satl.training.recogniser import Recogniser
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DifferentialRankingLoss",
+    "LabelTable",
+    "LinearDecayThreshold",
+    "PartialBCELoss",
+    "Recogniser",
+    "SemanticAwareThreshold",
+    "evaluate_scores",
+    "mask_table",
+    "read_table",
+    "write_table",
+]
+
+_HOME = {
+    "DifferentialRankingLoss": "losses",
+    "LabelTable": "labels",
+    "LinearDecayThreshold": "thresholds",
+    "PartialBCELoss": "losses",
+    "Recogniser": "training.recogniser",
+    "SemanticAwareThreshold": "thresholds",
+    "evaluate_scores": "evaluation",
+    "mask_table": "labels",
+    "read_table": "labels",
+    "write_table": "labels",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
