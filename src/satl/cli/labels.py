@@ -1,0 +1,213 @@
+"""``satl inspect`` and ``satl mask``: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from satl.labels.inspection import ClassReport, Inspection
+
+ENCODING_HELP = (
+    "What the values mean: complete, blank, signed, csl, chexpert or words. "
+    "Needed where the file can be read in several ways."
+)
+SHOWN_CLASSES = 20
+
+TableArgument = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="Label table: .csv, .tsv, .parquet, .jsonl or .npz.")
+]
+EncodingOption = Annotated[str | None, typer.Option("--encoding", help=ENCODING_HELP)]
+
+
+def inspect_command(
+    table: TableArgument,
+    images: Annotated[
+        Path | None, typer.Option("--images", help="Folder of the image files: decode and compare them all.")
+    ] = None,
+    encoding: EncodingOption = None,
+    truth: Annotated[
+        Path | None, typer.Option("--truth", help="A second table with the hidden truth.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every class, not only the thinnest.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+) -> None:
+    """Show what a label table knows: coverage per class, thin classes, broken image files."""
+    from satl.labels import inspect_table, open_table
+
+    source = open_table(table, encoding, truth=truth)
+    report = inspect_table(source) if images is None else _with_progress(source, images)
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print_report(report, show_all)
+
+
+def mask_command(
+    table: TableArgument,
+    proportion: Annotated[
+        float, typer.Option("--proportion", help="Share of the labels to keep, above 0 and at most 1.")
+    ],
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the mask; one seed gives nested masks.")] = 0,
+    encoding: EncodingOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="The masked table (default: beside TABLE, named after the mask)."),
+    ] = None,
+) -> None:
+    """Hide known labels by the published recipe; the complete labels are kept apart as truth."""
+    from satl.errors import TableError
+    from satl.labels import mask_table, open_table, truth_path, write_table
+    from satl.labels.io import find_format
+    from satl.labels.masking import check_proportion
+
+    check_proportion(proportion)
+    target = (
+        table.with_name(f"{table.stem}.known-{proportion:g}-seed-{seed}{table.suffix}")
+        if out is None
+        else out
+    )
+    holds_truth = find_format(target, writing=True).holds_truth
+    for written in (target,) if holds_truth else (target, truth_path(target)):
+        if written.resolve() == table.resolve():
+            raise TableError(f"{written} would be overwritten by its own mask: choose another name with -o.")
+    source = open_table(table, encoding)
+    masked = mask_table(source.table, proportion, seed)
+    files = write_table(masked, target)
+    before, after = int(source.table.known.sum()), int(masked.known.sum())
+    console = _console()
+    rows = "the train images" if source.table.split is not None else f"{masked.num_images:,} images"
+    _say(
+        console,
+        f"Masked {rows} with proportion {proportion:g} and seed {seed}: "
+        f"{after:,} of {before:,} known labels stay.",
+    )
+    _say(console, f"Table  {files[0]}")
+    _say(console, f"Truth  {files[-1]}" + (" (inside)" if len(files) == 1 else ""))
+    option = "" if len(files) == 1 else f" --truth {files[-1]}"
+    _say(console, f"Look at it: satl inspect {files[0]}{option}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    app.command("inspect")(inspect_command)
+    app.command("mask")(mask_command)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False)
+
+
+def _say(console: Console, text: str, style: str | None = None) -> None:
+    # Paths and ids stay whole, so that they can be copied: the terminal wraps, not the program.
+    console.print(text, style=style, soft_wrap=True)
+
+
+def _with_progress(source: object, images: Path) -> Inspection:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from satl.labels import TableFile, inspect_table
+
+    assert isinstance(source, TableFile)
+    columns = (TextColumn("decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("decode", total=source.table.num_images)
+        return inspect_table(source, images, progress=lambda done, _: bar.update(task, completed=done))
+
+
+def _print_report(report: Inspection, show_all: bool) -> None:
+    from satl.labels.encodings import describe_counts
+
+    console = _console()
+    _say(console, f"{report.path}", style="bold")
+    if report.encoding is not None:
+        from satl.labels.encodings import ENCODINGS
+
+        how = "found from the values" if report.encoding_detected else "as given"
+        _say(console, f"encoding   {report.encoding}, {how}: {ENCODINGS[report.encoding].summary}")
+        _say(console, f"values     {describe_counts(report.values)}")
+    splits = ", ".join(f"{name} {count:,}" for name, count in report.splits.items())
+    _say(
+        console,
+        f"size       {report.num_images:,} images, {report.num_classes:,} classes"
+        + (f" ({splits})" if splits else ""),
+    )
+    total = report.positive + report.negative + report.unknown
+    scope = f" of the {report.counted} images" if report.counted else ""
+    _say(
+        console,
+        f"known      {report.known_proportion:.1%} of {total:,} cells{scope}: {report.positive:,} present, "
+        f"{report.negative:,} absent, {report.unknown:,} unknown",
+    )
+    if report.truth_known is not None:
+        _say(console, f"truth      {report.truth_known:,} cells, {report.truth_contradicted:,} contradicted")
+    if report.files is not None:
+        files = report.files
+        groups = len(files.duplicates)
+        _say(
+            console,
+            f"files      {files.checked:,} looked for: {len(files.missing):,} missing, "
+            f"{len(files.unreadable):,} unreadable, {groups:,} group{'s' * (groups != 1)} of duplicates",
+        )
+    console.print()
+    _print_classes(console, report, show_all)
+    for note in report.notes:
+        console.print()
+        console.print(f"! {note}", style="yellow")
+    if not report.notes:
+        console.print()
+        console.print("No problem found.", style="green")
+
+
+def _print_classes(console: Console, report: Inspection, show_all: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    thin = report.thin_classes
+    others = sorted((c for c in report.classes if not c.thin), key=lambda c: (c.positive, c.negative))
+    ordered = [*thin, *others]
+    shown = ordered if show_all else ordered[:SHOWN_CLASSES]
+    grid = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1))
+    grid.add_column("class", overflow="fold", ratio=3)
+    for name in ("present", "absent", "unknown", "known"):
+        grid.add_column(name, justify="right", no_wrap=True)
+    grid.add_column("remark", overflow="fold", ratio=4)
+    for entry in shown:
+        known = entry.positive + entry.negative
+        grid.add_row(
+            Text(entry.name),
+            f"{entry.positive:,}",
+            f"{entry.negative:,}",
+            f"{entry.unknown:,}",
+            f"{known / (known + entry.unknown):.1%}",
+            Text(_remark(entry)),
+            style="yellow" if entry.thin else None,
+        )
+    console.print(grid)
+    hidden = len(ordered) - len(shown)
+    if hidden:
+        kind = "more" if len(thin) > len(shown) else "more, better known"
+        console.print(f"... and {hidden} {kind}: --all shows every class.")
+
+
+def _remark(entry: ClassReport) -> str:
+    """Name the lack in a word or two; the notes and the documentation say what follows from it."""
+    if entry.positive == 0 and entry.negative == 0:
+        return "nothing known"
+    lacks = [
+        f"{'no' if count == 0 else 'few'} {word}"
+        for count, word, lack in (
+            (entry.positive, "positives", "positive"),
+            (entry.negative, "negatives", "negative"),
+        )
+        if any(f"known {lack}" in problem for problem in entry.problems)
+    ]
+    return ", ".join(lacks)

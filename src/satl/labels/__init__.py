@@ -1,0 +1,30 @@
+"""What is known: label tables, their encodings and files, masks, splits, and a look at their health."""
+
+from __future__ import annotations
+
+from satl.labels.atomic import atomic_path
+from satl.labels.encodings import ENCODINGS, Encoding
+from satl.labels.inspection import Inspection, inspect_table
+from satl.labels.io import TableFile, open_table, read_table, truth_path, write_table
+from satl.labels.masking import mask_table
+from satl.labels.splits import split_table
+from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
+
+__all__ = [
+    "ABSENT",
+    "ENCODINGS",
+    "PRESENT",
+    "UNKNOWN",
+    "Encoding",
+    "Inspection",
+    "LabelTable",
+    "TableFile",
+    "atomic_path",
+    "inspect_table",
+    "mask_table",
+    "open_table",
+    "read_table",
+    "split_table",
+    "truth_path",
+    "write_table",
+]

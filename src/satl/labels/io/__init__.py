@@ -1,0 +1,175 @@
+"""Read and write label tables in any registered format."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from satl.errors import EncodingError, TableError, nearest
+from satl.labels.atomic import atomic_path
+from satl.labels.encodings import find_encoding
+from satl.labels.io import jsonl, npz, parquet, wide_csv
+from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
+from satl.labels.table import Cells, LabelTable
+
+__all__ = [
+    "FORMATS",
+    "Format",
+    "TableFile",
+    "find_format",
+    "jsonl",
+    "npz",
+    "open_table",
+    "parquet",
+    "read_table",
+    "register_format",
+    "truth_path",
+    "wide_csv",
+    "write_table",
+]
+
+PathLike = str | os.PathLike[str]
+
+
+def read_table(path: PathLike, encoding: str | None = None, *, truth: PathLike | None = None) -> LabelTable:
+    """Read a label table; the extension chooses the format.
+
+    path: ``.csv``, ``.tsv``, ``.parquet``, ``.jsonl`` or ``.npz``.
+    encoding: a name in ``ENCODINGS``; without it the values must leave only one reading.
+    truth: a second table with the hidden truth, matched by image id and class name. Unless it says
+        itself how it is to be read (words, JSONL, a stated encoding), it is read in ``encoding`` as
+        well. Images that it lacks have unknown truth; a class that it lacks is an error.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "pets.csv"
+    >>> _ = file.write_text("image,cat,dog\\na.jpg,1,\\nb.jpg,0,1\\n")
+    >>> read_table(file).cells.tolist()
+    [[1, 0], [-1, 1]]
+    """
+    return open_table(path, encoding, truth=truth).table
+
+
+def open_table(path: PathLike, encoding: str | None = None, *, truth: PathLike | None = None) -> TableFile:
+    """Read like :func:`read_table` and also return format, encoding and the values seen."""
+    opened = _open(Path(path), encoding)
+    if truth is None:
+        return opened
+    hidden_path = Path(truth)
+    hidden = _open_truth(hidden_path, encoding)
+    table = opened.table.with_truth(_aligned(hidden.table, opened.table, hidden_path))
+    return TableFile(table, opened.path, opened.format, opened.encoding, opened.detected, opened.counts)
+
+
+def write_table(
+    table: LabelTable, path: PathLike, encoding: str | None = None, *, truth: PathLike | None = None
+) -> tuple[Path, ...]:
+    """Write a label table; the extension chooses the format. Returns the files written.
+
+    encoding: without it, one that :func:`read_table` reads back without an option: ``blank`` for CSV
+        (``words`` where nothing is unknown, because 1 and 0 alone are ambiguous); Parquet and ``.npz``
+        files state their encoding.
+    truth: where the hidden truth goes if the table has one and the format holds a single table;
+        without it, beside the file as :func:`truth_path` says.
+
+    Each file appears completely or not at all.
+
+    >>> import tempfile
+    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [-1, 1]]))
+    >>> file = Path(tempfile.mkdtemp()) / "pets.csv"
+    >>> _ = write_table(table, file)
+    >>> file.read_text().split()
+    ['image,cat,dog', 'a.jpg,1,', 'b.jpg,0,1']
+    >>> read_table(file) == table
+    True
+    """
+    target = Path(path)
+    format = find_format(target, writing=True)
+    chosen = None if encoding is None else find_encoding(encoding)
+    jobs = [(table, target, format)]
+    if table.truth is not None and (truth is not None or not format.holds_truth):
+        hidden_path = truth_path(target) if truth is None else Path(truth)
+        if hidden_path == target:
+            raise TableError(f"{target} cannot hold both the table and its truth: name another file.")
+        hidden = LabelTable(table.images, table.classes, table.truth, table.split)
+        # The truth first: a table whose truth is missing would pass unnoticed.
+        jobs = [(hidden, hidden_path, find_format(hidden_path, writing=True)), *jobs]
+        jobs[-1] = (table.with_truth(None), target, format)
+    for content, destination, kind in jobs:
+        # One encoding for both, so that one option reads both; JSON lines need none.
+        use = chosen if kind.encoded or destination == target else None
+        try:
+            with atomic_path(destination) as temporary:
+                assert kind.write is not None
+                kind.write(content, temporary, use)
+        except TableError as error:
+            # Writers see a temporary name, so the one that the user gave is told here.
+            raise type(error)(f"{destination}: {error}") from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise TableError(f"{destination} cannot be written ({reason}): choose another place.") from None
+    return tuple(destination for _, destination, _ in jobs[::-1])
+
+
+def truth_path(path: PathLike) -> Path:
+    """Return where the hidden truth of a single-table file goes.
+
+    >>> truth_path("out/masked.csv").name
+    'masked.truth.csv'
+    """
+    target = Path(path)
+    return target.with_name(f"{target.stem}.truth{target.suffix}")
+
+
+def _open(path: Path, encoding: str | None) -> TableFile:
+    format = _format_to_read(path)
+    if encoding is not None:
+        find_encoding(encoding)
+    try:
+        return format.read(path, encoding)
+    except OSError as error:
+        raise TableError(
+            f"{path} cannot be read ({error.strerror or error}): check its permissions."
+        ) from None
+
+
+def _open_truth(path: Path, encoding: str | None) -> TableFile:
+    if encoding is None:
+        return _open(path, None)
+    try:
+        opened = _open(path, None)
+    except EncodingError:
+        return _open(path, encoding)
+    # Numbers that could be detected are still read as the user says; words and stated encodings are certain.
+    return _open(path, encoding) if opened.detected and opened.encoding != "words" else opened
+
+
+def _format_to_read(path: Path) -> Format:
+    if not path.exists():
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise TableError(f"{path} does not exist{nearest(path.name, siblings)}: check the path of the table.")
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: name the table file in it.")
+    return find_format(path)
+
+
+def _aligned(hidden: LabelTable, table: LabelTable, path: Path) -> Cells:
+    """Bring the cells of ``hidden`` into the row and column order of ``table``; 0 for images it lacks."""
+    column = {name: i for i, name in enumerate(hidden.classes)}
+    for name in table.classes:
+        if name not in column:
+            raise TableError(
+                f"{path}: the truth has no class {name!r}{nearest(name, column)}: add that column to it."
+            )
+    row = {name: i for i, name in enumerate(hidden.images)}
+    rows = np.array([row.get(name, -1) for name in table.images])
+    if (rows < 0).all():
+        raise TableError(
+            f"{path}: the truth has none of the table's images (such as {table.images[0]!r}; it has "
+            f"{hidden.images[0]!r}): use the same image ids in both."
+        )
+    columns = np.array([column[name] for name in table.classes])
+    cells = hidden.cells[rows[:, None], columns[None, :]]
+    cells[rows < 0] = 0
+    return cells

@@ -1,0 +1,87 @@
+"""The file formats of label tables: one small registry, looked up by extension.
+
+A new format is one new file in this folder that ends in a call of :func:`register_format`, plus its
+import in ``satl.labels.io``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from satl.errors import TableError, nearest
+from satl.labels.encodings import Encoding
+from satl.labels.table import LabelTable
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table as it was read, with the reading: which format and encoding, and which values were seen.
+
+    encoding: None for a format that says present and absent in so many words.
+    detected: whether the encoding was found from the values, not given.
+    counts: plain value -> number of cells, most frequent first; a blank is ``""``.
+    """
+
+    table: LabelTable
+    path: Path
+    format: str
+    encoding: str | None = None
+    detected: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+Reader = Callable[[Path, str | None], TableFile]
+Writer = Callable[[LabelTable, Path, Encoding | None], None]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format: how to read and write it.
+
+    read: (path, encoding name or None) -> TableFile.
+    write: (table, temporary path, encoding or None for the format's own choice); None: read only.
+    holds_truth: whether one file carries the hidden truth as well.
+    encoded: whether its cells are values that need an encoding.
+    recognises: for formats that share an extension (``.json``), tells from the file itself.
+    """
+
+    name: str
+    extensions: tuple[str, ...]
+    read: Reader
+    write: Writer | None = None
+    holds_truth: bool = False
+    encoded: bool = True
+    recognises: Callable[[Path], bool] | None = None
+
+
+FORMATS: dict[str, Format] = {}
+
+
+def register_format(format: Format) -> Format:
+    """Add a format under its name; a name is taken once."""
+    if format.name in FORMATS:
+        raise ValueError(f"a format called {format.name!r} exists already")
+    FORMATS[format.name] = format
+    return format
+
+
+def find_format(path: Path, *, writing: bool = False) -> Format:
+    """Return the format of a path, by extension and then, among several, by content."""
+    extension = path.suffix.lower()
+    usable = [f for f in FORMATS.values() if f.write is not None or not writing]
+    found = [f for f in usable if extension in f.extensions]
+    if len(found) > 1 and not writing:
+        found = [f for f in found if f.recognises is not None and f.recognises(path)] or found
+    if len(found) == 1:
+        return found[0]
+    verb = "writes" if writing else "reads"
+    known = sorted({e for f in usable for e in f.extensions})
+    if found:
+        raise TableError(f"{path} could be any of {', '.join(f.name for f in found)}: rename or convert it.")
+    what = f"'{extension}' files" if extension else "a file without extension"
+    raise TableError(
+        f"{path}: satl {verb} {', '.join(known)}, not {what}{nearest(extension, known)}: "
+        f"{'choose' if writing else 'convert to'} one of those."
+    )

@@ -1,0 +1,232 @@
+"""Shared by formats with one row per image and one column per class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from satl.errors import EncodingError, TableError
+from satl.labels.encodings import (
+    NOT_A_LABEL,
+    VALUES,
+    decode,
+    describe_counts,
+    detect_encoding,
+    find_encoding,
+    readings,
+    value_code,
+    value_counts,
+)
+from satl.labels.io.registry import TableFile
+from satl.labels.table import Cells, LabelTable
+
+IMAGE_COLUMN = "image"
+IMAGE_COLUMN_NAMES = (
+    "image",
+    "filename",
+    "file_name",
+    "file",
+    "path",
+    "id",
+    "image_id",
+    "image_path",
+    "name",
+)
+"""Names under which the first column is taken for the image, where no column is called ``image``."""
+SPLIT_COLUMN = "split"
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A wide table before its encoding is applied: uint8 (N, C) positions in ``VALUES``."""
+
+    images: tuple[str, ...]
+    classes: tuple[str, ...]
+    codes: npt.NDArray[np.uint8]
+    split: list[str] | None = None
+    truth: npt.NDArray[np.uint8] | None = None
+
+
+def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
+    """Return the positions of the image and split columns, after refusing unnamed and repeated columns."""
+    plain = [name.strip() for name in header]
+    first: dict[str, int] = {}
+    for number, name in enumerate(plain, start=1):
+        if not name:
+            hint = " (from pandas: write with index=False)" if number == 1 else ""
+            raise TableError(f"{path}: column {number} has no name{hint}: name or remove it.")
+        if name in first:
+            raise TableError(
+                f"{path}: columns {first[name]} and {number} are both called {name!r}: rename or remove one."
+            )
+        first[name] = number
+    lowered = [name.lower() for name in plain]
+    if IMAGE_COLUMN in lowered:
+        image = lowered.index(IMAGE_COLUMN)
+    elif lowered[0] in IMAGE_COLUMN_NAMES:
+        image = 0
+    else:
+        shown = ", ".join(repr(name) for name in plain[:8]) + (", ..." if len(plain) > 8 else "")
+        hint = ""
+        if len(plain) == 1:
+            marks = [mark for mark in (";", "\t", "|") if mark in plain[0]]
+            hint = f" and separate its columns with commas, not {marks[0]!r}" if marks else ""
+        raise TableError(
+            f"{path}: no column names the image (columns: {shown}): call that column 'image'{hint}."
+        )
+    split = lowered.index(SPLIT_COLUMN) if SPLIT_COLUMN in lowered else None
+    if len(plain) == 1 + (split is not None):
+        raise TableError(
+            f"{path}: there is no class column beside {plain[image]!r}: add one column per class."
+        )
+    return image, split
+
+
+def column_codes(column: Any) -> npt.NDArray[np.uint8]:
+    """Return the codes uint8 (N,) of one Arrow column of numbers, booleans, text or nothing."""
+    import pyarrow as pa
+
+    codes = np.empty(len(column), dtype=np.uint8)
+    start = 0
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        encoded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        words = ["" if word is None else str(word) for word in encoded.dictionary.to_pylist()]
+        lookup = np.array([*(value_code(word) for word in words), value_code("")], dtype=np.uint8)
+        indices = encoded.indices.fill_null(len(words)) if encoded.indices.null_count else encoded.indices
+        codes[start : start + len(chunk)] = lookup[indices.to_numpy(zero_copy_only=False)]
+        start += len(chunk)
+    return codes
+
+
+def code_columns(header: Sequence[str], columns: Sequence[Any], path: Path) -> Coded:
+    """Turn the named Arrow columns of a wide file into codes, or say which row and column is wrong."""
+    image_at, split_at = check_header(header, path)
+    images = image_ids(columns[image_at], path, header[image_at])
+    split = None if split_at is None else split_names(columns[split_at].to_pylist(), images, path)
+    at = [i for i in range(len(header)) if i not in (image_at, split_at)]
+    classes = tuple(header[i].strip() for i in at)
+    # Columns are decoded one by one into the memory order of a column, and turned round once.
+    codes = np.empty((len(classes), len(images)), dtype=np.uint8)
+    for position, source in enumerate(at):
+        codes[position] = column_codes(columns[source])
+        wrong = codes[position] == NOT_A_LABEL
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            value = columns[source][row].as_py()
+            raise TableError(not_a_label(path, row, images[row], classes[position], value))
+    return Coded(images, classes, np.ascontiguousarray(codes.T), split)
+
+
+def not_a_label(path: Path, row: int, image: str, column: str, value: object) -> str:
+    """Say that a value is none that any encoding reads; ``row`` counts from 0."""
+    return (
+        f"{path}: row {row + 1} (image {image!r}), column {column!r}: {str(value)!r} is not a label: "
+        f"write 1, 0, -1, present, absent, unknown or nothing, "
+        f"or remove the column if {column!r} is not a class."
+    )
+
+
+def image_ids(column: Any, path: Path, name: str) -> tuple[str, ...]:
+    """Return the ids of the image column, unique and not empty; whole numbers are taken as text."""
+    import pyarrow as pa
+
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        if column.null_count == len(column):
+            raise TableError(f"{path}: row 1 has no image in column {name!r}: fill it or remove the row.")
+        raise TableError(f"{path}: column {name!r} must name the images as text, not as {kind}.")
+    ids = tuple("" if value is None else str(value).strip() for value in column.to_pylist())
+    return unique_images(ids, path)
+
+
+def unique_images(ids: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    """Return ``ids``, or name the row without an image, or both rows of an image that comes twice."""
+    if not ids:
+        raise TableError(f"{path} is empty: it has no row below its header; add one row per image.")
+    if "" in ids:
+        raise TableError(f"{path}: row {ids.index('') + 1} has no image: fill it in or remove the row.")
+    if len(set(ids)) != len(ids):
+        first: dict[str, int] = {}
+        for row, name in enumerate(ids, start=1):
+            if name in first:
+                raise TableError(
+                    f"{path}: rows {first[name]} and {row} are both about image {name!r}: "
+                    f"remove or merge one."
+                )
+            first[name] = row
+    return ids
+
+
+def split_names(values: Sequence[object], images: Sequence[str], path: Path) -> list[str]:
+    """Return the split of every row as text, or name the row that has none."""
+    names = ["" if value is None else str(value).strip() for value in values]
+    for row, name in enumerate(names, start=1):
+        if not name:
+            raise TableError(
+                f"{path}: row {row} (image {images[row - 1]!r}) has no split: write train, val or test there."
+            )
+    return names
+
+
+def decode_coded(
+    coded: Coded, path: Path, format: str, encoding: str | None, stated: str | None = None
+) -> TableFile:
+    """Apply an encoding: the one given or ``stated`` in the file, else the only one possible."""
+    if encoding is not None and stated is not None and encoding != stated:
+        raise EncodingError(
+            f"{path} states that its encoding is '{stated}', so '{encoding}' does not apply: leave out --encoding."
+        )
+    counts = value_counts(coded.codes)
+    named = encoding or stated
+    chosen = detect_encoding(counts, str(path)) if named is None else find_encoding(named)
+    cells = decode(coded.codes, chosen)
+    unread = cells == 2
+    if unread.any():
+        row, column = (int(i) for i in np.argwhere(unread)[0])
+        value = VALUES[coded.codes[row, column]]
+        options = " or ".join(f"--encoding {e.name}" for e, _ in readings(counts))
+        remedy = f"pass {options}" if options else "correct the values"
+        raise TableError(
+            f"{path}: row {row + 1} (image {coded.images[row]!r}), column {coded.classes[column]!r}: "
+            f"{value or 'a blank'} has no meaning in encoding '{chosen.name}' ({chosen.summary}; "
+            f"the file has {describe_counts(counts)}): {remedy}."
+        )
+    truth: Cells | None = None
+    if coded.truth is not None:
+        truth = decode(coded.truth, chosen)
+        if (truth == 2).any():
+            raise TableError(f"{path}: its truth has values without a meaning in encoding '{chosen.name}'.")
+    split = None if coded.split is None else np.array(coded.split, dtype=np.str_)
+    table = build(path, coded.images, coded.classes, cells, split, truth)
+    return TableFile(table, path, format, chosen.name, named is None, counts)
+
+
+def build(
+    path: Path,
+    images: tuple[str, ...],
+    classes: tuple[str, ...],
+    cells: Cells,
+    split: npt.NDArray[np.str_] | None,
+    truth: Cells | None = None,
+) -> LabelTable:
+    """Make the table; what it refuses is told with the name of the file."""
+    try:
+        return LabelTable(images, classes, cells, split, truth)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None
+
+
+def wide_header(table: LabelTable) -> list[str]:
+    """Return the header of a wide file, or refuse class names that would read back as another column."""
+    for name in table.classes:
+        if name.lower() in (IMAGE_COLUMN, SPLIT_COLUMN):
+            raise TableError(
+                f"a wide table cannot hold a class called {name!r}, which names a column of its own: "
+                f"write .jsonl or .npz."
+            )
+    return [IMAGE_COLUMN, *([SPLIT_COLUMN] if table.split is not None else []), *table.classes]

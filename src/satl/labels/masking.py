@@ -1,0 +1,56 @@
+"""Hide known labels on purpose, to measure what a method makes of the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from satl.errors import SatlError
+from satl.labels.table import UNKNOWN, LabelTable
+
+_ROWS_AT_ONCE = 65_536
+
+
+def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTable:
+    """Keep each label with probability ``proportion``, hide the others, and move all of them into ``truth``.
+
+    The published recipe, to the bit: one uniform number per cell from
+    ``numpy.random.RandomState(seed).random_sample((N, C))``, row by row in the order of the table; a
+    label stays where its number is below ``proportion``. So masks are nested: what is known at 5 % is
+    known at 10 %. Positives and negatives are hidden alike. ``proportion`` is rho in the papers.
+
+    Where the table has a split, only its ``train`` rows are masked (N counts them alone) and all
+    others stay as they are. Cells that were unknown stay unknown. ``proportion`` 1 hides nothing.
+
+    >>> table = LabelTable(("a", "b"), ("cat", "dog"), np.array([[1, -1], [-1, 1]]))
+    >>> masked = mask_table(table, 0.6)
+    >>> masked.cells.tolist(), masked.truth.tolist()
+    ([[1, 0], [0, 1]], [[1, -1], [-1, 1]])
+    """
+    check_proportion(proportion)
+    rows = np.arange(table.num_images) if table.split is None else np.flatnonzero(table.split_mask("train"))
+    cells = table.cells.copy()
+    if proportion < 1:
+        random = random_state(seed)
+        # In blocks of rows: the stream of numbers is the same and the table may be large.
+        for block in np.array_split(rows, max(1, len(rows) // _ROWS_AT_ONCE)):
+            keep = random.random_sample((len(block), table.num_classes)) < proportion
+            cells[block] *= keep
+    truth = table.cells if table.truth is None else np.where(table.truth != UNKNOWN, table.truth, table.cells)
+    return LabelTable(table.images, table.classes, cells, table.split, truth)
+
+
+def check_proportion(proportion: float) -> None:
+    """Raise unless ``proportion`` lies in (0, 1]."""
+    # Written so that NaN is refused as well.
+    if not 0 < proportion <= 1:
+        raise SatlError(
+            f"the proportion of labels to keep is {proportion}, but must be above 0 and at most 1: "
+            f"pass, for example, --proportion 0.1."
+        )
+
+
+def random_state(seed: int) -> np.random.RandomState:
+    """Return numpy's frozen generator: its stream of numbers will never change between versions."""
+    if not 0 <= seed < 2**32:
+        raise SatlError(f"the seed is {seed}, but must lie between 0 and {2**32 - 1}: pass, say, --seed 0.")
+    return np.random.RandomState(seed)

@@ -1,0 +1,291 @@
+"""The label table: which image shows which class, as far as anybody has looked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from satl.errors import TableError, nearest
+
+PRESENT = 1
+ABSENT = -1
+UNKNOWN = 0
+
+Cells = npt.NDArray[np.int8]
+
+# Control characters would need quoting rules of their own in every text format; no class or file needs them.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LabelTable:
+    """What is known about N images and C classes; immutable.
+
+    Attributes
+    ----------
+    images: N unique ids, usually a path relative to the image folder.
+    classes: C unique class names.
+    cells: int8 (N, C); +1 present, -1 absent, 0 unknown.
+    split: str (N,) such as "train", "val", "test", or None.
+    truth: int8 (N, C) hidden ground truth, for measuring pseudo-labels and never for training,
+        0 where the truth is unknown too; or None.
+
+    Arrays are copied and made read-only.
+
+    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [-1, 1]]))
+    >>> table
+    LabelTable(2 images, 2 classes: 2 present, 1 absent, 1 unknown)
+    >>> table.known.tolist()
+    [[True, False], [True, True]]
+    >>> table.select([1]).images
+    ('b.jpg',)
+    """
+
+    images: tuple[str, ...]
+    classes: tuple[str, ...]
+    cells: Cells
+    split: npt.NDArray[np.str_] | None = None
+    truth: Cells | None = None
+
+    def __post_init__(self) -> None:
+        images = _names(self.images, "image")
+        classes = _names(self.classes, "class")
+        shape = (len(images), len(classes))
+        _set(self, "images", images)
+        _set(self, "classes", classes)
+        _set(self, "cells", _cell_array(self.cells, shape, "cells", images, classes))
+        if self.truth is not None:
+            _set(self, "truth", _cell_array(self.truth, shape, "truth", images, classes))
+        if self.split is not None:
+            _set(self, "split", _split_array(self.split, images))
+
+    @property
+    def num_images(self) -> int:
+        """Number of rows, N."""
+        return len(self.images)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of columns, C."""
+        return len(self.classes)
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Bool (N, C): the cells somebody has looked at."""
+        return self.cells != UNKNOWN
+
+    @property
+    def positive_only(self) -> bool:
+        """Whether something is known to be present and nothing is known to be absent.
+
+        Such a table (a list of tags, say) cannot tell "absent" from "nobody looked", so a threshold
+        has no known negatives to learn from.
+        """
+        return not bool((self.cells == ABSENT).any()) and bool((self.cells == PRESENT).any())
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """Number of images of every split, in order of first appearance; empty where there is no split."""
+        if self.split is None:
+            return {}
+        names, first, counts = np.unique(self.split, return_index=True, return_counts=True)
+        order = np.argsort(first)
+        return {str(names[i]): int(counts[i]) for i in order}
+
+    def select(self, rows: npt.ArrayLike) -> LabelTable:
+        """Return the table of the given rows: a bool mask (N,) or indices in the wanted order."""
+        index = np.asarray(rows)
+        if index.dtype == np.bool_:
+            if index.shape != (self.num_images,):
+                raise TableError(
+                    f"a mask over {self.num_images} images must have shape ({self.num_images},), "
+                    f"not {index.shape}."
+                )
+            index = np.flatnonzero(index)
+        if index.size == 0:
+            raise TableError("no image is selected: a label table needs at least one image.")
+        return LabelTable(
+            tuple(self.images[i] for i in index.tolist()),
+            self.classes,
+            self.cells[index],
+            None if self.split is None else self.split[index],
+            None if self.truth is None else self.truth[index],
+        )
+
+    def where_split(self, name: str) -> LabelTable:
+        """Return the rows of one split, e.g. ``table.where_split("train")``."""
+        return self.select(self.split_mask(name))
+
+    def split_mask(self, name: str) -> npt.NDArray[np.bool_]:
+        """Bool (N,): the rows of one split; an error that names the splits where there is none such."""
+        if self.split is None:
+            raise TableError(f"the table has no split column, so it has no '{name}' images: add one.")
+        mask = self.split == name
+        if not mask.any():
+            present = list(self.splits)
+            raise TableError(
+                f"no image belongs to split '{name}'{nearest(name, present)}; "
+                f"the table has {', '.join(repr(p) for p in present)}."
+            )
+        return np.asarray(mask, dtype=np.bool_)
+
+    def with_cells(self, cells: npt.ArrayLike) -> LabelTable:
+        """Return the same table with other cells (N, C)."""
+        return LabelTable(self.images, self.classes, np.asarray(cells), self.split, self.truth)
+
+    def with_split(self, split: Iterable[str] | None) -> LabelTable:
+        """Return the same table with another split (N,), or none."""
+        new = None if split is None else np.asarray(list(split), dtype=np.str_)
+        return LabelTable(self.images, self.classes, self.cells, new, self.truth)
+
+    def with_truth(self, truth: npt.ArrayLike | None) -> LabelTable:
+        """Return the same table with another hidden truth (N, C), or none."""
+        new = None if truth is None else np.asarray(truth)
+        return LabelTable(self.images, self.classes, self.cells, self.split, new)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare by content."""
+        if not isinstance(other, LabelTable):
+            return NotImplemented
+        return (
+            self.images == other.images
+            and self.classes == other.classes
+            and np.array_equal(self.cells, other.cells)
+            and _same(self.split, other.split)
+            and _same(self.truth, other.truth)
+        )
+
+    # Content may be large, so a table is no dictionary key.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Through the constructor, so that a copy in another process is read-only as well.
+        return LabelTable, (self.images, self.classes, self.cells, self.split, self.truth)
+
+    def __repr__(self) -> str:
+        present = int((self.cells == PRESENT).sum())
+        absent = int((self.cells == ABSENT).sum())
+        unknown = self.cells.size - present - absent
+        parts = [
+            f"{self.num_images:,} image{'s' * (self.num_images != 1)}, "
+            f"{self.num_classes:,} class{'es' * (self.num_classes != 1)}: "
+            f"{present:,} present, {absent:,} absent, {unknown:,} unknown"
+        ]
+        if self.split is not None:
+            parts.append("split " + ", ".join(f"{name} {count:,}" for name, count in self.splits.items()))
+        if self.truth is not None:
+            parts.append("with truth")
+        return f"LabelTable({'; '.join(parts)})"
+
+
+def _set(table: LabelTable, name: str, value: object) -> None:
+    object.__setattr__(table, name, value)
+
+
+def _same(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
+
+
+def _names(values: Iterable[str], kind: str) -> tuple[str, ...]:
+    """Check ids or class names: text, not empty, unique, writable in every format."""
+    if isinstance(values, str):
+        raise TableError(f"the {kind} names must be a sequence of names, not the single text {values!r}.")
+    names = tuple(values)
+    if not names:
+        plural = "images" if kind == "image" else "classes"
+        raise TableError(f"the table is empty: it has no {plural}.")
+    if not _all_plain(names):
+        for number, name in enumerate(names, start=1):
+            problem = _name_problem(name)
+            if problem:
+                raise TableError(f"{kind} {number} ({name!r}) {problem}.")
+    if len(set(names)) != len(names):
+        first: dict[str, int] = {}
+        for number, name in enumerate(names, start=1):
+            if name in first:
+                raise TableError(
+                    f"{kind} {name!r} appears twice (as number {first[name]} and number {number}): "
+                    f"remove or rename one."
+                )
+            first[name] = number
+    # numpy's own text type would leak into JSON and comparisons of type.
+    return tuple(str(name) for name in names)
+
+
+def _all_plain(names: tuple[str, ...]) -> bool:
+    """Tell quickly that all names are certainly good; False only asks for a closer look."""
+    if set(map(type, names)) != {str} or not "".join(names).isprintable():
+        return False
+    # The one printable white space is the space, so these four see every bad end and every empty name.
+    joined = "\n" + "\n".join(names) + "\n"
+    return not ("\n " in joined or " \n" in joined or "\n\n" in joined)
+
+
+def _name_problem(name: object) -> str | None:
+    if not isinstance(name, str):
+        return f"is not text but {type(name).__name__}: convert it with str()"
+    if not name:
+        return "is empty: give it a name"
+    if name[0].isspace() or name[-1].isspace():
+        return "begins or ends with white space: remove it"
+    if not name.isascii() or not name.isprintable():
+        if _CONTROL.search(name):
+            return "contains a control character: remove it"
+        try:
+            name.encode("utf-8")
+        except UnicodeEncodeError:
+            return "is not valid Unicode: rename it"
+    return None
+
+
+def _cell_array(
+    values: npt.ArrayLike,
+    shape: tuple[int, int],
+    what: str,
+    images: tuple[str, ...],
+    classes: tuple[str, ...],
+) -> Cells:
+    given = np.asarray(values)
+    if given.shape != shape:
+        raise TableError(
+            f"{what} must have shape {shape} (images, classes), but has {given.shape}: "
+            f"give one row per image."
+        )
+    if given.dtype.kind not in "iuf":
+        raise TableError(
+            f"{what} must be numbers 1, -1 and 0, not {given.dtype}: read a file with read_table."
+        )
+    if given.dtype.kind == "f" or given.min() < ABSENT or given.max() > PRESENT:
+        wrong = ~((given == PRESENT) | (given == ABSENT) | (given == UNKNOWN))
+        if wrong.any():
+            row, column = (int(i) for i in np.argwhere(wrong)[0])
+            raise TableError(
+                f"{what} of image {images[row]!r} (row {row + 1}), class {classes[column]!r} is "
+                f"{given[row, column]}: use 1 present, -1 absent, 0 unknown."
+            )
+    cells = np.array(given, dtype=np.int8, order="C", copy=True)
+    cells.flags.writeable = False
+    return cells
+
+
+def _split_array(values: npt.ArrayLike, images: tuple[str, ...]) -> npt.NDArray[np.str_]:
+    given = np.asarray(values)
+    if given.shape != (len(images),):
+        raise TableError(f"split must name one split per image ({len(images)}), but has shape {given.shape}.")
+    if given.dtype.kind not in "UO":
+        raise TableError(f"split must be text such as 'train', not {given.dtype}.")
+    for name in set(given.tolist()):
+        problem = _name_problem(name)
+        if problem:
+            row = next(i for i, value in enumerate(given.tolist()) if value == name)
+            raise TableError(f"the split {name!r} of image {images[row]!r} (row {row + 1}) {problem}.")
+    split = np.array(given, dtype=np.str_, copy=True)
+    split.flags.writeable = False
+    return split

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from satl.cli.labels import ENCODING_HELP, register
+from satl.errors import EncodingError, ImageError, SatlError, TableError
+from satl.labels import ENCODINGS, LabelTable, mask_table, read_table, write_table
+
+
+def run(*arguments: object) -> Result:
+    app = typer.Typer()
+    register(app)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def good(*arguments: object) -> str:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.exception
+    return str(result.stdout)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    path = tmp_path / "pets.csv"
+    path.write_text("image,split,cat,[dog]\na.jpg,train,1,\nb.jpg,train,0,1\nc.jpg,train,,\nd.jpg,val,0,0\n")
+    return path
+
+
+@pytest.fixture
+def complete(tmp_path: Path) -> Path:
+    cells = np.where(np.random.RandomState(1).random_sample((60, 5)) < 0.3, 1, -1)
+    path = tmp_path / "complete.csv"
+    write_table(LabelTable(tuple(f"{i}.jpg" for i in range(60)), tuple("abcde"), cells), path, "complete")
+    return path
+
+
+def test_inspect_shows_the_table(pets: Path) -> None:
+    text = good("inspect", pets)
+    for part in (
+        "encoding   blank, found from the values: 1 present, 0 absent, blank unknown",
+        "values     blank in 3 cells, 0 in 3 cells, 1 in 2 cells",
+        "size       4 images, 2 classes (train 3, val 1)",
+        "known      50.0% of 6 cells of the train images: 2 present, 1 absent, 3 unknown",
+        "[dog]",
+        "few positives, no negatives",
+        "1 image (33.3%) has no known label, such as 'c.jpg'",
+    ):
+        assert part in text
+    table_lines = [line for line in text.splitlines() if line.startswith(("cat", "[dog]", "class"))]
+    assert max(map(len, table_lines)) <= 80
+
+
+def test_inspect_limits_the_classes_and_shows_the_thinnest_first(tmp_path: Path) -> None:
+    cells = np.zeros((300, 200), dtype=int)
+    for position in range(200):
+        cells[: position + 1, position] = 1
+        cells[position + 1 :, position] = -1
+    cells[0] = 0
+    table = LabelTable(tuple(map(str, range(300))), tuple(f"class number {i:03d}" for i in range(200)), cells)
+    write_table(table, tmp_path / "t.csv")
+    text = good("inspect", tmp_path / "t.csv")
+    shown = [line.split()[2] for line in text.splitlines() if line.startswith("class number")]
+    assert shown[:3] == ["000", "001", "002"]
+    assert len(shown) == 20
+    assert "... and 180 more, better known: --all shows every class." in text
+    assert good("inspect", tmp_path / "t.csv", "--all").count("class number") == 200
+
+
+def test_inspect_as_json(pets: Path) -> None:
+    data = json.loads(good("inspect", pets, "--json"))
+    assert data["num_images"] == 4
+    assert [c["name"] for c in data["classes"]] == ["cat", "[dog]"]
+    assert data["unlabelled"] == ["c.jpg"]
+    assert data["classes"][0]["thin"] is True
+    assert data["files"] is None
+
+
+def test_inspect_with_images(pets: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("RGB", (20, 20), "red").save(folder / name)
+    (folder / "c.jpg").write_bytes((folder / "a.jpg").read_bytes()[:200])
+    text = good("inspect", pets, "--images", folder)
+    assert "files      4 looked for: 1 missing, 1 unreadable, 1 group of duplicates" in text
+    flat = " ".join(text.split())
+    assert "such as 'd.jpg'" in flat
+    assert "cannot be decoded, such as 'c.jpg'" in flat
+    data = json.loads(good("inspect", pets, "--images", folder, "--json"))
+    assert data["files"]["missing"] == ["d.jpg"]
+
+
+def test_inspect_with_truth(pets: Path, tmp_path: Path) -> None:
+    truth = tmp_path / "truth.csv"
+    truth.write_text("image,cat,[dog]\na.jpg,yes,no\nb.jpg,yes,yes\n")
+    assert "truth      4 cells, 1 contradicted" in good("inspect", pets, "--truth", truth)
+
+
+def test_inspect_with_nothing_to_say(tmp_path: Path) -> None:
+    cells = np.where(np.arange(1300)[:, None] < 100, 1, -1)
+    path = tmp_path / "t.npz"
+    write_table(LabelTable(tuple(map(str, range(1300))), ("cat",), cells), path)
+    assert "No problem found." in good("inspect", path)
+
+
+def test_ambiguous_until_the_encoding_is_named(complete: Path) -> None:
+    for command in (("inspect", complete), ("mask", complete, "--proportion", 0.5)):
+        result = run(*command)
+        assert isinstance(result.exception, EncodingError)
+        assert "--encoding complete" in str(result.exception)
+        assert "--encoding signed" in str(result.exception)
+        assert run(*command, "--encoding", "complete").exit_code == 0
+    assert "as given" in good("inspect", complete, "--encoding", "complete")
+
+
+@pytest.mark.parametrize("extension", ["csv", "parquet", "jsonl", "npz"])
+def test_mask_writes_table_and_truth(complete: Path, tmp_path: Path, extension: str) -> None:
+    out = tmp_path / "out" / f"masked.{extension}"
+    text = good("mask", complete, "--encoding", "complete", "--proportion", 0.1, "--seed", 3, "-o", out)
+    source = read_table(complete, "complete")
+    truth = None if extension == "npz" else out.with_name(f"masked.truth.{extension}")
+    assert read_table(out, truth=truth) == mask_table(source, 0.1, 3)
+    assert str(out) in text
+    assert f"{int(read_table(out).known.sum())} of 300 known labels stay" in text
+    # The command that is offered works as it stands.
+    offered = text.split("satl inspect ")[1].split()
+    assert "truth      300 cells, 0 contradicted" in good("inspect", *offered)
+
+
+def test_mask_has_a_default_place_and_masks_are_nested(complete: Path) -> None:
+    known = []
+    for proportion in ("0.1", "0.50"):
+        good("mask", complete, "--encoding", "complete", "--proportion", proportion, "--seed", "2")
+        path = complete.with_name(f"complete.known-{float(proportion):g}-seed-2.csv")
+        known.append(read_table(path).known)
+    assert not (known[0] & ~known[1]).any()
+
+
+def test_mask_touches_the_train_rows_only(pets: Path, tmp_path: Path) -> None:
+    text = good("mask", pets, "--proportion", 0.01, "-o", tmp_path / "m.csv")
+    assert "Masked the train images" in text
+    assert read_table(tmp_path / "m.csv").cells[3].tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("proportion", ["0", "1.5", "-1", "nan"])
+def test_mask_refuses_bad_proportions_and_writes_nothing(pets: Path, tmp_path: Path, proportion: str) -> None:
+    result = run("mask", pets, f"--proportion={proportion}", "-o", tmp_path / "m.csv")
+    assert isinstance(result.exception, SatlError)
+    assert "must be above 0 and at most 1" in str(result.exception)
+    assert list(tmp_path.iterdir()) == [pets]
+
+
+def test_mask_never_overwrites_its_source(pets: Path, tmp_path: Path) -> None:
+    before = pets.read_bytes()
+    result = run("mask", pets, "--proportion", 0.5, "-o", pets)
+    assert isinstance(result.exception, TableError)
+    assert "choose another name with -o" in str(result.exception)
+    truth = pets.rename(tmp_path / "m.truth.csv")
+    assert isinstance(run("mask", truth, "--proportion", 0.5, "-o", tmp_path / "m.csv").exception, TableError)
+    assert truth.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [truth]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "part"),
+    [
+        (("inspect", "nothing.csv"), TableError, "nothing.csv does not exist"),
+        (("inspect", "{pets}", "--images", "nowhere"), ImageError, "nowhere is not a folder"),
+        (("inspect", "{pets}", "--encoding", "blnk"), EncodingError, "did you mean 'blank'?"),
+        (("mask", "{pets}", "--proportion", "0.5", "-o", "out.xlsx"), TableError, "satl writes"),
+        (
+            ("mask", "{pets}", "--proportion", "0.5", "--seed", "-1", "-o", "{pets}.csv"),
+            SatlError,
+            "the seed is -1",
+        ),
+    ],
+)
+def test_refused(pets: Path, arguments: tuple[str, ...], kind: type[SatlError], part: str) -> None:
+    result = run(*(argument.format(pets=pets) for argument in arguments))
+    assert isinstance(result.exception, kind)
+    assert part in str(result.exception)
+    assert list(pets.parent.iterdir()) == [pets]
+
+
+def test_help_names_every_encoding_and_loads_nothing_heavy() -> None:
+    assert all(name in ENCODING_HELP for name in ENCODINGS)
+    code = (
+        "import sys, satl.cli.labels; "
+        "print([m for m in ('numpy', 'torch', 'pyarrow', 'PIL', 'satl.labels') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_room_does_not_load_torch_or_pyarrow() -> None:
+    code = "import sys, satl.labels; print([m for m in ('torch', 'pyarrow', 'PIL') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,55 @@
+"""The examples of docs/labels.md give what the page says they give."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from satl.cli.labels import register
+from satl.labels import ENCODINGS
+
+PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, content in re.findall(r"^`([\w.]+)`:\n\n```\n(.*?)```", PAGE, re.DOTALL | re.MULTILINE):
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    return tmp_path
+
+
+def run(command: str) -> str:
+    program, *arguments = command.split()
+    if program == "cat":
+        return Path(arguments[0]).read_text(encoding="utf-8")
+    assert program == "satl"
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, arguments)
+    return result.stdout + ("" if result.exception is None else str(result.exception))
+
+
+def test_console_blocks() -> None:
+    blocks = re.findall(r"```console\n\$ (.*?)\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 4
+    for command, expected in blocks:
+        assert run(command).split() == expected.split(), command
+
+
+def test_python_blocks() -> None:
+    examples = "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+    test = doctest.DocTestParser().get_doctest(examples, {}, "labels.md", "docs/labels.md", 0)
+    report: list[str] = []
+    result = doctest.DocTestRunner().run(test, out=report.append)
+    assert result.attempted >= 8
+    assert result.failed == 0, "".join(report)
+
+
+def test_every_encoding_has_a_row() -> None:
+    assert all(f"| `{name}` |" in PAGE for name in ENCODINGS)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from satl.errors import ImageError
+from satl.labels import LabelTable, inspect_table, open_table
+from satl.labels.inspection import MIN_NEGATIVES, MIN_POSITIVES, inspect_files, reachable_precision
+
+
+def column(positive: int, negative: int, rows: int = 1500) -> np.ndarray:
+    cells = np.zeros(rows, dtype=int)
+    cells[:positive] = 1
+    cells[positive : positive + negative] = -1
+    return cells
+
+
+def table_of(**columns: np.ndarray) -> LabelTable:
+    cells = np.stack(list(columns.values()), axis=1)
+    return LabelTable(tuple(f"{i}.jpg" for i in range(len(cells))), tuple(columns), cells)
+
+
+def picture(seed: int, kind: str = "JPEG") -> bytes:
+    pixels = np.random.RandomState(seed).randint(0, 256, (48, 64, 3)).astype(np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+def test_coverage_and_thin_classes() -> None:
+    report = inspect_table(
+        table_of(
+            good=column(100, 1200),
+            loose=column(60, 500),
+            few_positives=column(9, 1000),
+            few_negatives=column(10, 99),
+            no_positives=column(0, 1000),
+            no_negatives=column(50, 0),
+            nothing=column(0, 0),
+        )
+    )
+    good = report.classes[0]
+    assert (good.name, good.positive, good.negative, good.unknown) == ("good", 100, 1200, 200)
+    assert [c.name for c in report.classes if not c.thin] == ["good", "loose"]
+    assert [c.name for c in report.thin_classes][:2] == ["nothing", "no_positives"]
+    problems = {c.name: " | ".join(c.problems) for c in report.classes}
+    assert f"only 9 known positives (want {MIN_POSITIVES})" in problems["few_positives"]
+    assert f"only 99 known negatives (want {MIN_NEGATIVES}): about 1 %" in problems["few_negatives"]
+    assert "no known positive: cannot be learned" in problems["no_positives"]
+    assert "no known negative" in problems["no_negatives"]
+    assert "nothing known" in problems["nothing"]
+    text = " ".join(report.notes)
+    assert "5 of 7 classes are thin" in text
+    assert "1 class has 100 to 999 known negatives" in text
+    assert "5 classes have fewer than 59 known positives" in text
+    assert not report.positive_only
+    assert report.positive + report.negative + report.unknown == 1500 * 7
+
+
+def test_a_healthy_table_has_no_notes() -> None:
+    report = inspect_table(table_of(cat=column(60, 1440), dog=column(100, 1400)))
+    assert report.notes == ()
+    assert report.known_proportion == 1
+
+
+def test_positive_only_and_nothing_known() -> None:
+    report = inspect_table(table_of(cat=column(60, 0)))
+    assert report.positive_only
+    assert report.notes[0].startswith("Positive-only table: no cell is known to be absent")
+    assert inspect_table(table_of(cat=column(0, 0))).notes[0].startswith("Nothing is known at all")
+
+
+def test_classes_are_counted_over_the_train_rows() -> None:
+    table = LabelTable(
+        ("a", "b", "c"), ("x",), np.array([[1], [0], [-1]]), np.array(["train", "train", "test"])
+    )
+    report = inspect_table(table)
+    assert (report.counted, report.counted_images) == ("train", 2)
+    assert (report.positive, report.negative, report.unknown) == (1, 0, 1)
+    assert report.unlabelled == ("b",)
+    assert report.positive_only, "the negatives of the test rows are not there to learn from"
+    everywhere = inspect_table(table.with_split(["one", "two", "two"]))
+    assert (everywhere.counted, everywhere.counted_images) == (None, 3)
+
+
+def test_truth_is_summed_up() -> None:
+    table = LabelTable(
+        ("a", "b"), ("x", "y"), np.array([[1, 0], [-1, 1]]), truth=np.array([[-1, 1], [-1, 0]])
+    )
+    report = inspect_table(table)
+    assert (report.truth_known, report.truth_contradicted) == (3, 1)
+    assert "1 known cell differs from the hidden truth." in report.notes
+    assert inspect_table(table.with_truth(None)).truth_known is None
+
+
+def test_reading_is_part_of_the_report(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("image,cat,dog\na,1,\nb,0,\n")
+    data = inspect_table(open_table(path)).as_dict()
+    assert data["encoding"] == "blank"
+    assert data["encoding_detected"] is True
+    assert data["values"] == {"blank": 2, "1": 1, "0": 1}
+    assert data["path"] == str(path)
+
+
+@pytest.mark.parametrize(("count", "precision"), [(14, 0.8), (29, 0.9), (59, 0.95), (299, 0.99)])
+def test_reachable_precision_has_the_published_counts(count: int, precision: float) -> None:
+    assert reachable_precision(count) >= precision > reachable_precision(count - 1)
+
+
+@pytest.fixture
+def gallery(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "good.jpg").write_bytes(picture(0))
+    (folder / "good.png").write_bytes(picture(1, "PNG"))
+    (folder / "sub" / "copy.jpg").write_bytes(picture(0))
+    (folder / "cut.jpg").write_bytes(picture(2)[:-400])
+    (folder / "cut.png").write_bytes(picture(3, "PNG")[:-400])
+    flipped = bytearray(picture(4, "PNG"))
+    flipped[len(flipped) // 2] ^= 0xFF
+    (folder / "flipped.png").write_bytes(bytes(flipped))
+    (folder / "text.jpg").write_text("not a picture")
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "folder.jpg").mkdir()
+    return folder
+
+
+NAMES = (
+    "good.jpg", "good.png", "sub/copy.jpg", "cut.jpg", "cut.png", "flipped.png", "text.jpg", "empty.jpg",
+    "folder.jpg", "gone.jpg", "good.jpg/inside.jpg",
+)  # fmt: skip
+
+
+def test_files(gallery: Path) -> None:
+    cells = np.zeros((len(NAMES), 1), dtype=int)
+    cells[0], cells[2] = 1, -1
+    split = ["train"] * len(NAMES)
+    split[2] = "test"
+    table = LabelTable(NAMES, ("cat",), cells, np.array(split))
+    steps: list[tuple[int, int]] = []
+    report = inspect_files(table, gallery, progress=lambda done, total: steps.append((done, total)))
+    assert report.checked == len(NAMES)
+    assert steps[-1] == (len(NAMES), len(NAMES))
+    assert report.missing == ("gone.jpg", "good.jpg/inside.jpg")
+    reasons = dict(report.unreadable)
+    assert set(reasons) == {"cut.jpg", "cut.png", "flipped.png", "text.jpg", "empty.jpg", "folder.jpg"}
+    assert "truncated" in reasons["cut.jpg"]
+    assert reasons["text.jpg"] == "not an image"
+    assert reasons["empty.jpg"] == "empty file"
+    (group,) = report.duplicates
+    assert group.images == ("good.jpg", "sub/copy.jpg")
+    assert group.contradictory
+    assert group.splits == ("test", "train")
+    whole = inspect_table(table, gallery)
+    assert whole.files == report
+    text = " ".join(whole.notes)
+    for part in (
+        f"2 of 11 image files are missing in {gallery}, such as 'gone.jpg'",
+        "6 image files cannot be decoded, such as 'cut.jpg'",
+        "1 group of images has the same content, such as 'good.jpg' and 'sub/copy.jpg'",
+        "over several splits (such as test and train)",
+        "contradict each other",
+    ):
+        assert part in text
+    assert json.loads(json.dumps(whole.as_dict()))["files"]["missing"] == list(report.missing)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("good", "'good.jpg' exists: write the full file name as id"),
+        ("GOOD.jpg", "'good.jpg' exists"),
+        ("train/good.png", "'good.png' exists: write ids relative to"),
+        ("nothing-like-it", None),
+    ],
+)
+def test_a_hint_on_missing_files(gallery: Path, name: str, hint: str | None) -> None:
+    report = inspect_files(LabelTable((name,), ("cat",), np.array([[1]])), gallery)
+    assert report.missing == (name,)
+    assert (report.hint is None) if hint is None else (hint in str(report.hint))
+
+
+def test_the_folder_must_exist(tmp_path: Path) -> None:
+    table = LabelTable(("a",), ("cat",), np.array([[1]]))
+    with pytest.raises(
+        ImageError, match="nowhere is not a folder: pass the folder of the image files as --images"
+    ):
+        inspect_table(table, tmp_path / "nowhere")
