@@ -1,0 +1,52 @@
+"""Pixels: decode files, keep them in order, hand out uint8 batches, augment them on the device.
+
+Reading (:func:`decode_image`, :class:`FolderImages`, ...) needs only Pillow and NumPy; the names that need
+torch are imported when they are first used, so a command that only looks at files starts quickly.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from satl.images.decode import IMAGE_EXTENSIONS, decode_image
+from satl.images.source import ArrayImages, BulkSource, FolderImages, ImageSource, cached
+
+if TYPE_CHECKING:
+    from satl.images.augment import IMAGENET_MEAN, IMAGENET_STD, EvalTransform, TrainAugment
+    from satl.images.batches import Batch, Batches, Share, epoch_order
+
+__all__ = [
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "IMAGE_EXTENSIONS",
+    "ArrayImages",
+    "Batch",
+    "Batches",
+    "BulkSource",
+    "EvalTransform",
+    "FolderImages",
+    "ImageSource",
+    "Share",
+    "TrainAugment",
+    "cached",
+    "decode_image",
+    "epoch_order",
+]
+
+_NEEDS_TORCH = {
+    "IMAGENET_MEAN": "augment",
+    "IMAGENET_STD": "augment",
+    "EvalTransform": "augment",
+    "TrainAugment": "augment",
+    "Batch": "batches",
+    "Batches": "batches",
+    "Share": "batches",
+    "epoch_order": "batches",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_NEEDS_TORCH[name]}"), name)

@@ -1,0 +1,135 @@
+"""One image file to one uint8 array, whatever the file is, or one sentence that says why not."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageFile, UnidentifiedImageError
+
+from satl.errors import ImageError
+
+IMAGE_EXTENSIONS = (
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".tga",
+)  # fmt: skip
+"""Extensions (lower case) by which a file is taken for an image."""
+
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_REMEDY = "replace it or take its row out of the table (`satl inspect TABLE --images DIR` lists all of them)"
+
+
+def decode_image(path: str | Path, size: int | None, *, row: int | None = None) -> NDArray[np.uint8]:
+    """Read an image file as RGB, upright, resized to a square.
+
+    Grey, palette, CMYK and 16-bit images become 8-bit RGB; transparent parts become white; of an animation
+    the first frame is taken; the EXIF orientation is applied. The aspect ratio is not kept (bicubic resize to
+    ``size`` x ``size``, as in the published pipelines). A JPEG at least four times too large is decoded at a
+    half, a quarter or an eighth of its resolution, never below twice ``size``.
+
+    Args:
+        path: the file.
+        size: side of the square in pixels; ``None`` keeps the size of the file.
+        row: 1-based row of the table that names the file, for the message of an error.
+
+    Returns:
+        uint8 array (size, size, 3), or (H, W, 3) where ``size`` is ``None``.
+
+    Raises:
+        ImageError: the file is missing, truncated, no image, or too large to be opened safely.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("L", (40, 30), 128).save(Path(folder) / "grey.png")
+    ...     decode_image(Path(folder) / "grey.png", 16).shape
+    (16, 16, 3)
+    """
+    name = f"image file '{path}'" + (f" of row {row}" if row is not None else "")
+    try:
+        with Image.open(path, formats=_readable_formats()) as image:
+            return _to_array(image, size)
+    except ImageError as error:
+        raise ImageError(f"{name} {error}; {_REMEDY}") from None
+    except FileNotFoundError:
+        raise ImageError(f"{name} is missing; {_REMEDY}") from None
+    except (IsADirectoryError, PermissionError) as error:
+        raise ImageError(f"{name} cannot be opened ({error.strerror}); {_REMEDY}") from None
+    except UnidentifiedImageError:
+        raise ImageError(f"{name} is not an image in a format that can be read; {_REMEDY}") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ImageError(
+            f"{name} has too many pixels to be opened safely; save a smaller copy of it or take its row out"
+            " of the table"
+        ) from None
+    except MemoryError:
+        raise
+    except Exception as error:  # the parsers behind Pillow answer damaged bytes with errors of every kind
+        raise ImageError(f"{name} is truncated or damaged ({_one_line(error)}); {_REMEDY}") from None
+
+
+@cache
+def _readable_formats() -> tuple[str, ...]:
+    """The formats of this Pillow that need no other program (EPS would start one) and hold pixels."""
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+def _to_array(image: ImageFile.ImageFile, size: int | None) -> NDArray[np.uint8]:
+    if size is not None and image.format in ("JPEG", "MPO"):
+        image.draft(None, (2 * size, 2 * size))  # None keeps the mode
+    image.load()
+    orientation = None
+    with contextlib.suppress(Exception):  # a damaged EXIF block does not make the pixels unusable
+        # After load(): some plugins turn the image themselves while loading, and then drop the tag.
+        orientation = image.getexif().get(_ORIENTATION_TAG)
+    plain = _to_eight_bits(image)
+    if size is not None and plain.size != (size, size):
+        plain = plain.resize((size, size), Image.Resampling.BICUBIC)
+    if orientation in _UPRIGHT:
+        # After the resize, because turning a small square is cheaper than turning the photograph.
+        plain = plain.transpose(_UPRIGHT[orientation])
+    return np.array(plain if plain.mode == "RGB" else plain.convert("RGB"))
+
+
+def _to_eight_bits(image: Image.Image) -> Image.Image:
+    """Bring any mode to "RGB", or to "L" where red, green and blue are equal."""
+    if image.mode in ("RGB", "L") and "transparency" not in image.info:
+        return image
+    if image.mode.startswith("I"):
+        return _from_sixteen_bits(image)
+    if image.mode == "F":
+        raise ImageError("has floating-point pixels, whose white is not stated, save it with 8 or 16 bits")
+    if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
+        if image.mode in ("RGBa", "La"):
+            image = image.convert(image.mode.upper())
+        coloured = image.convert("RGBA")
+        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, coloured).convert("RGB")
+    return image.convert("RGB")
+
+
+def _from_sixteen_bits(image: Image.Image) -> Image.Image:
+    # Mode "I" is what 16-bit PNG and PGM files become in some versions; elsewhere it is truly 32 bits wide.
+    if image.mode == "I" and image.format not in ("PNG", "PPM"):
+        raise ImageError("has 32-bit pixels, whose white is not stated, save it with 8 or 16 bits")
+    values: NDArray[Any] = np.asarray(image).astype(np.int64)
+    return Image.fromarray(((values.clip(0, 65535) * 255 + 32767) // 65535).astype(np.uint8))
+
+
+def _one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text[:120] if text else type(error).__name__

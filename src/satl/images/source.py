@@ -1,0 +1,249 @@
+"""Where images come from: a folder, an array, and later a packed store, all behind one small protocol."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from satl.errors import ImageError
+from satl.images.decode import IMAGE_EXTENSIONS, decode_image
+
+if TYPE_CHECKING:
+    import torch
+
+
+@runtime_checkable
+class ImageSource(Protocol):
+    """Images of one square size, by position."""
+
+    @property
+    def size(self) -> int:
+        """Side S of every image in pixels."""
+
+    def __len__(self) -> int: ...
+
+    def image(self, i: int) -> NDArray[np.uint8]:
+        """Image at position ``i``, uint8 (S, S, 3)."""
+
+
+@runtime_checkable
+class BulkSource(ImageSource, Protocol):
+    """A source that hands out many images at once without a Python loop, so that it needs no workers."""
+
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        """Images at ``rows`` (int64, B), uint8 (B, 3, S, S), contiguous."""
+
+
+class FolderImages:
+    """Image files in a folder, decoded when asked for.
+
+    Every file is looked for at construction, so that a missing one is reported before hours of training.
+    An id is a path relative to ``folder``; an absolute path and ``..`` are allowed, because the table belongs
+    to the person who runs the program. An id without an extension finds its file if exactly one file of that
+    name has an image extension.
+
+    Args:
+        folder: folder that ids are relative to.
+        image_ids: one id for every image, in the order of the rows of the table.
+        size: side S of the square that every image is resized to.
+        rows: 1-based row of every id in the table of the user, for messages; counted from 1 if not given.
+
+    Raises:
+        ImageError: the folder or a file is missing, or an id without extension matches several files.
+    """
+
+    def __init__(
+        self, folder: str | Path, image_ids: Sequence[str], size: int, *, rows: Sequence[int] | None = None
+    ) -> None:
+        _require_size(size)
+        self._folder = Path(folder)
+        self._size = size
+        self._rows = None if rows is None else np.asarray(rows, dtype=np.int64)
+        if self._rows is not None and len(self._rows) != len(image_ids):
+            raise ValueError(f"{len(self._rows)} rows for {len(image_ids)} image ids")
+        if not self._folder.is_dir():
+            raise ImageError(
+                f"image folder '{folder}' does not exist; pass the folder that the image ids of the table are"
+                " relative to"
+            )
+        self._files = self._find(image_ids)
+
+    @property
+    def size(self) -> int:
+        """Side S of every image in pixels."""
+        return self._size
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Path of every file, in the order of the ids."""
+        return self._files
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def image(self, i: int) -> NDArray[np.uint8]:
+        """Decode image ``i``: uint8 (S, S, 3)."""
+        return decode_image(self._files[i], self._size, row=self._row(i))
+
+    def _row(self, i: int) -> int:
+        return int(self._rows[i]) if self._rows is not None else i % max(len(self._files), 1) + 1
+
+    def _find(self, image_ids: Sequence[str]) -> tuple[str, ...]:
+        listings: dict[Path, _Listing] = {}
+        files: list[str] = []
+        missing: list[int] = []
+        for i, image_id in enumerate(image_ids):
+            path = self._folder / image_id
+            if path.parent not in listings:
+                listings[path.parent] = _Listing(path.parent)
+            found = listings[path.parent].find(path.name)
+            if len(found) > 1:
+                raise ImageError(
+                    f"image id '{image_id}' of row {i + 1 if self._rows is None else self._rows[i]} matches"
+                    f" {len(found)} files in folder '{path.parent}' ({', '.join(found[:3])}); write the id"
+                    " with its extension"
+                )
+            if not found:
+                missing.append(i)
+            files.append(str(path.parent / found[0]) if found else str(path))
+        if missing:
+            first = missing[0]
+            row = first + 1 if self._rows is None else self._rows[first]
+            raise ImageError(
+                f"image file '{files[first]}' of row {row} is missing ({len(missing)} of {len(files)} files"
+                f" are missing from '{self._folder}'); pass the right image folder, or run"
+                f" `satl inspect TABLE --images {self._folder}` to list them all"
+            )
+        return tuple(files)
+
+
+class _Listing:
+    """Names of the files of one folder, read once instead of asking for every file."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._names: set[str] = set()
+        self._by_stem: dict[str, list[str]] | None = None
+        if folder.is_dir():
+            with os.scandir(folder) as entries:
+                self._names = {entry.name for entry in entries if entry.is_file()}
+
+    def find(self, name: str) -> list[str]:
+        """Names of the files that ``name`` stands for: itself, or itself with an image extension."""
+        # The second question is for file systems that do not tell upper from lower case.
+        if name in self._names or (name and (self._folder / name).is_file()):
+            return [name]
+        if self._by_stem is None:
+            self._by_stem = {}
+            for file in sorted(self._names):
+                stem, dot, extension = file.rpartition(".")
+                if dot and f".{extension.lower()}" in IMAGE_EXTENSIONS:
+                    self._by_stem.setdefault(stem, []).append(file)
+        return self._by_stem.get(name, [])
+
+
+class ArrayImages:
+    """Images in memory.
+
+    Args:
+        array: uint8 (N, S, S, 3). It is copied once, channels first, as batches are handed out.
+
+    >>> images = ArrayImages(np.zeros((5, 8, 8, 3), dtype=np.uint8))
+    >>> len(images), images.size, images.image(0).shape
+    (5, 8, (8, 8, 3))
+    >>> import torch
+    >>> images.gather(torch.tensor([3, 1])).shape
+    torch.Size([2, 3, 8, 8])
+    """
+
+    def __init__(self, array: NDArray[np.uint8]) -> None:
+        array = np.asarray(array)
+        square = array.ndim == 4 and array.shape[1] == array.shape[2] and array.shape[3] == 3
+        if array.dtype != np.uint8 or not square:
+            raise ValueError(f"images must be uint8 (N, S, S, 3), not {array.dtype} {array.shape}")
+        _require_size(array.shape[1])
+        # np.array, not ascontiguousarray: always a copy, so that nobody else can change the pixels.
+        self._pixels: NDArray[np.uint8] = np.array(array.transpose(0, 3, 1, 2), order="C")
+
+    @classmethod
+    def from_channels_first(cls, pixels: NDArray[np.uint8]) -> ArrayImages:
+        """Take over ``pixels``, uint8 (N, 3, S, S), contiguous and writeable, without a copy."""
+        if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1] != 3:
+            raise ValueError(f"images must be uint8 (N, 3, S, S), not {pixels.dtype} {pixels.shape}")
+        source = cls.__new__(cls)
+        source._pixels = pixels
+        return source
+
+    @property
+    def size(self) -> int:
+        """Side S of every image in pixels."""
+        return int(self._pixels.shape[2])
+
+    def __len__(self) -> int:
+        return len(self._pixels)
+
+    def image(self, i: int) -> NDArray[np.uint8]:
+        """Image ``i``: uint8 (S, S, 3)."""
+        return np.ascontiguousarray(self._pixels[i].transpose(1, 2, 0))
+
+    def gather(self, rows: torch.Tensor) -> torch.Tensor:
+        """Images at ``rows`` (int64, B): uint8 (B, 3, S, S)."""
+        import torch
+
+        return torch.from_numpy(self._pixels).index_select(0, rows)
+
+
+def cached(
+    source: ImageSource,
+    workers: int = 0,
+    *,
+    limit_bytes: int = 4 << 30,
+    progress: Callable[[int, int], Any] | None = None,
+) -> ImageSource:
+    """Read all images into memory once, if they fit.
+
+    Args:
+        source: where to read from.
+        workers: threads that decode (decoding releases Python's lock); 0 takes one for every core.
+        limit_bytes: a source that needs more than this is returned unchanged.
+        progress: called as ``progress(done, total)`` in the calling thread, from 0 to the number of images.
+
+    Returns:
+        An :class:`ArrayImages` with the same images, or ``source`` itself if it is in memory or too large.
+
+    Raises:
+        ImageError: an image cannot be decoded; of several, the one with the lowest position.
+    """
+    total, size = len(source), source.size
+    if isinstance(source, BulkSource) or total * size * size * 3 > limit_bytes:
+        return source
+    pixels = np.empty((total, 3, size, size), dtype=np.uint8)
+    chunk = 8
+
+    def read(first: int) -> int:
+        last = min(first + chunk, total)
+        for i in range(first, last):
+            pixels[i] = source.image(i).transpose(2, 0, 1)
+        return last
+
+    if progress is not None:
+        progress(0, total)
+    executor = ThreadPoolExecutor(workers or os.cpu_count() or 1)
+    try:
+        for done in executor.map(read, range(0, total, chunk)):
+            if progress is not None:
+                progress(done, total)
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+    return ArrayImages.from_channels_first(pixels)
+
+
+def _require_size(size: int) -> None:
+    if size < 1:
+        raise ValueError(f"the size of images must be at least 1 pixel, not {size}")
