@@ -1,0 +1,7 @@
+"""Pseudo-label generators: networks' outputs in, a score per cell out."""
+
+from satl.scoring.base import Evidence, Generator, Scores
+from satl.scoring.cross_image import CrossImageGenerator
+from satl.scoring.intra_image import IntraImageGenerator
+
+__all__ = ["CrossImageGenerator", "Evidence", "Generator", "IntraImageGenerator", "Scores"]

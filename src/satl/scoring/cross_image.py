@@ -1,0 +1,68 @@
+"""Cross-image generator: cells whose class feature resembles those of known positives of other images."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from satl.processes import gather_across
+from satl.scoring.base import Evidence, Generator, Scores
+from satl.scoring.functional import cross_image_scores
+
+
+class CrossImageGenerator(Generator):
+    """Keep the latest features of known positives per class and score by mean cosine to them.
+
+    The bank is a ring buffer of unit vectors, written without asking the host. A batch is scored before the
+    bank takes it in, empty slots do not count, and an image is never compared with its own stored features
+    (``leave_one_out=False`` compares with them too).
+
+    Args:
+        num_classes: C.
+        feature_dim: D.
+        size: stored features per class (SST: 100).
+        leave_one_out: leave an image's own stored features out of its score.
+    """
+
+    rows: Tensor
+    owners: Tensor
+    written: Tensor
+
+    def __init__(
+        self, num_classes: int, feature_dim: int, size: int = 100, leave_one_out: bool = True
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.leave_one_out = leave_one_out
+        # One spare row takes what is not to be stored: writing needs no choice of rows on the host.
+        self.register_buffer("rows", torch.zeros(num_classes * size + 1, feature_dim))
+        self.register_buffer("owners", torch.full((num_classes * size + 1,), -1, dtype=torch.int64))
+        self.register_buffer("written", torch.zeros(num_classes, dtype=torch.int64))
+
+    def forward(self, evidence: Evidence) -> Scores:
+        """Score a batch against the bank."""
+        num_classes = self.written.shape[0]
+        bank = self.rows[:-1].view(num_classes, self.size, -1)
+        filled_by = self.owners[:-1].view(num_classes, self.size)
+        owners, images = (filled_by, evidence.images) if self.leave_one_out else (None, None)
+        return Scores(*cross_image_scores(evidence.features, bank, filled_by >= 0, owners, images))
+
+    @torch.no_grad()
+    def remember(self, evidence: Evidence) -> None:
+        """Store the class features of the known positives, the oldest slots first."""
+        features = gather_across(F.normalize(evidence.features.detach().float(), dim=-1, eps=1e-9))
+        present = gather_across((evidence.labels > 0).to(torch.uint8)).bool()
+        images = gather_across(evidence.images)
+        num_classes, spare = self.written.shape[0], self.owners.shape[0] - 1
+        order = present.long().cumsum(0) - 1
+        arrived = present.sum(0)
+        # Of more positives than slots only the last ones are written: no slot is written twice in one call.
+        stored = present & (order >= arrived - self.size)
+        first_slot = torch.arange(num_classes, device=features.device) * self.size
+        slot = torch.where(stored, first_slot + (self.written + order) % self.size, spare).flatten()
+        self.rows.index_copy_(0, slot, features.flatten(0, 1).to(self.rows.dtype))
+        self.owners.index_copy_(0, slot, images.unsqueeze(1).expand_as(present).flatten())
+        self.rows[spare:].zero_()
+        self.owners[spare:].fill_(-1)
+        self.written += arrived

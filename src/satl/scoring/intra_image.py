@@ -1,0 +1,20 @@
+"""Intra-image generator: classes that occur together with the known positives of the image."""
+
+from __future__ import annotations
+
+from satl.scoring.base import Evidence, Generator, Scores
+from satl.scoring.functional import intra_image_scores
+
+
+class IntraImageGenerator(Generator):
+    """Score by learned co-occurrence; see :func:`satl.functional.intra_image_scores`."""
+
+    def __init__(self, leave_one_out: bool = True) -> None:
+        super().__init__()
+        self.leave_one_out = leave_one_out
+
+    def forward(self, evidence: Evidence) -> Scores:
+        """Score a batch from its pair probabilities."""
+        if evidence.pair_probabilities is None:
+            raise ValueError("the intra-image generator needs a network with a pair branch.")
+        return Scores(*intra_image_scores(evidence.pair_probabilities, evidence.labels, self.leave_one_out))

@@ -1,0 +1,39 @@
+"""SST's schedule: one threshold for all classes, lowered by a fixed step per epoch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from satl.thresholds.base import ThresholdRule
+
+
+class LinearDecayThreshold(ThresholdRule):
+    """Lower one threshold for all classes by the same step at each update.
+
+    The first update sets ``start``, each further one subtracts ``step`` until ``end`` is reached; before the
+    first update the threshold is 1.0. The defaults are SST's published schedule for epochs 5 to 19.
+
+    >>> rule = LinearDecayThreshold(num_classes=2)
+    >>> rule.update(); rule.update()
+    >>> rule.value
+    tensor([0.9250, 0.9250])
+    """
+
+    updates: Tensor
+
+    def __init__(self, num_classes: int, start: float = 0.95, step: float = 0.025, end: float = 0.75) -> None:
+        super().__init__(num_classes)
+        if not 0.0 <= end <= start <= 1.0 or step < 0.0:
+            raise ValueError(
+                "a linear decay needs 0 <= end <= start <= 1 and step >= 0, "
+                f"got start {start}, end {end}, step {step}."
+            )
+        self.start, self.step, self.end = start, step, end
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Go one step down."""
+        self.value.copy_((self.start - self.step * self.updates).clamp(min=self.end).expand_as(self.value))
+        self.updates += 1

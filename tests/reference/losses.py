@@ -1,0 +1,113 @@
+"""The losses in plain Python loops over float64 cells; torch only so that gradients can be compared."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+
+def _zero(tensor: Tensor) -> Tensor:
+    return (
+        tensor.double().sum() * 0.0 if bool(tensor.isfinite().all()) else torch.zeros((), dtype=torch.float64)
+    )
+
+
+def binary_cross_entropy(logit: Tensor, label: int) -> Tensor:
+    """One known cell: -log p if present, -log (1 - p) if absent."""
+    sign = 1.0 if label == 1 else -1.0
+    return -torch.log(torch.sigmoid(sign * logit.double()))
+
+
+def partial_bce(logits: Tensor, labels: Tensor, reduction: str) -> Tensor:
+    """Mean over known cells, or mean of the means of the images that have any."""
+    images = []
+    for n in range(labels.shape[0]):
+        costs = []
+        for c in range(labels.shape[1]):
+            if int(labels[n, c]) != 0:
+                costs.append(binary_cross_entropy(logits[n, c], int(labels[n, c])))
+        images.append(costs)
+    if reduction == "known":
+        values = [cost for costs in images for cost in costs]
+    else:
+        values = [sum(costs) / len(costs) for costs in images if costs]
+    return sum(values) / len(values) if values else _zero(logits)
+
+
+def differential_ranking(
+    scores: Tensor, labels: Tensor, thresholds: list[float], clamp: bool, reduction: str
+) -> Tensor:
+    """1 - d for a known positive, 1 + d for a known negative."""
+    total, known = _zero(scores), 0
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            label = int(labels[n, c])
+            if label == 0:
+                continue
+            difference = scores[n, c].double() - thresholds[c]
+            if clamp and float(difference.detach()) <= 0:
+                difference = difference * 0.0
+            total = total + (1 - difference if label == 1 else 1 + difference)
+            known += 1
+    return total / {"batch": labels.shape[0], "sum": 1, "known": max(known, 1)}[reduction]
+
+
+def cooccurrence(pair_logits: Tensor, labels: Tensor) -> Tensor:
+    """Asymmetric loss over the pairs of classes of every image."""
+    costs = []
+    for n in range(labels.shape[0]):
+        for q, (i, j) in enumerate(itertools.combinations(range(labels.shape[1]), 2)):
+            together = torch.sigmoid(pair_logits[n, q].double())
+            if int(labels[n, i]) == 1 and int(labels[n, j]) == 1:
+                costs.append(-torch.log(together.clamp(min=1e-8)) * (1 - together))
+            else:
+                apart = 1 - together + 0.05
+                if float(apart.detach()) > 1:
+                    apart = apart * 0.0 + 1.0
+                costs.append(-torch.log(apart.clamp(min=1e-8)) * (1 - apart) ** 2)
+    return sum(costs) / len(costs) if costs else _zero(pair_logits)
+
+
+def contrast_entries(
+    features: Tensor, labels: Tensor
+) -> dict[str, list[tuple[tuple[int, int, int], Tensor]]]:
+    """Costs of all usable (class, image, image) entries, by kind."""
+    found: dict[str, list[tuple[tuple[int, int, int], Tensor]]] = {
+        "positive": [],
+        "mixed": [],
+        "negative": [],
+    }
+    for c in range(labels.shape[1]):
+        for i, j in itertools.combinations(range(labels.shape[0]), 2):
+            left, right = features[i, c].double(), features[j, c].double()
+            cosine = (left / left.norm().clamp(min=1e-9)) @ (right / right.norm().clamp(min=1e-9))
+            kinds = {int(labels[i, c]), int(labels[j, c])}
+            if 0 in kinds:
+                continue
+            if kinds == {1}:
+                found["positive"].append(((c, i, j), 1 - cosine))
+            elif kinds == {-1}:
+                found["negative"].append(((c, i, j), 1 + cosine))
+            else:
+                found["mixed"].append(((c, i, j), 1 + cosine))
+    return found
+
+
+def contrastive(features: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
+    """SST's contrast; ``noise`` (C, pairs) decides which entries are taken at random: those of least noise."""
+    found = contrast_entries(features, labels)
+    pairs = list(itertools.combinations(range(labels.shape[0]), 2))
+    num_positive = len(found["positive"])
+    chosen = [cost for _, cost in found["positive"]]
+    for kind in ("mixed", "negative"):
+        entries = found[kind]
+        if num_positive == 0:
+            chosen += [cost for _, cost in entries]
+            continue
+        by_noise = sorted(entries, key=lambda e: float(noise[e[0][0], pairs.index(e[0][1:])]))
+        by_cost = sorted(entries, key=lambda e: -float(e[1].detach()))
+        chosen += [cost for _, cost in by_noise[: 2 * num_positive]]
+        chosen += [cost for _, cost in by_cost[:num_positive]]
+    return sum(chosen) / len(chosen) if chosen else _zero(features)

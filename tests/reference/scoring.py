@@ -1,0 +1,62 @@
+"""The two generators in plain Python loops over float64 numbers, and the bank as queues."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+
+def intra_image(pairs: Tensor, labels: Tensor, leave_one_out: bool) -> tuple[Tensor, Tensor]:
+    """Mean co-occurrence with the known positives of the image, and where there are any."""
+    scores = torch.zeros(labels.shape, dtype=torch.float64)
+    informative = torch.zeros(labels.shape, dtype=torch.bool)
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            values = []
+            for j in range(labels.shape[1]):
+                if int(labels[n, j]) == 1:
+                    if j != c:
+                        values.append(float(pairs[n, c, j]))
+                    elif not leave_one_out:
+                        values.append(1.0)
+            scores[n, c] = sum(values) / max(1, len(values))
+            informative[n, c] = bool(values) or not leave_one_out
+    return scores, informative
+
+
+def cosine(left: Tensor, right: Tensor) -> float:
+    """Cosine with a norm of at least 1e-9."""
+    left, right = left.double(), right.double()
+    return float(left @ right / (left.norm().clamp(min=1e-9) * right.norm().clamp(min=1e-9)))
+
+
+class Bank:
+    """Per class a queue of (image, feature) of the latest known positives."""
+
+    def __init__(self, num_classes: int, size: int, leave_one_out: bool = True) -> None:
+        self.queues: list[deque[tuple[int, Tensor]]] = [deque(maxlen=size) for _ in range(num_classes)]
+        self.leave_one_out = leave_one_out
+
+    def remember(self, features: Tensor, labels: Tensor, images: Tensor) -> None:
+        """Append the known positives of a batch, image by image."""
+        for n in range(labels.shape[0]):
+            for c, queue in enumerate(self.queues):
+                if int(labels[n, c]) == 1:
+                    queue.append((int(images[n]), features[n, c].detach().double()))
+
+    def scores(self, features: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean cosine to the queue of each class, without the image's own entries."""
+        scores = torch.zeros(features.shape[:2], dtype=torch.float64)
+        informative = torch.zeros(features.shape[:2], dtype=torch.bool)
+        for n in range(features.shape[0]):
+            for c, queue in enumerate(self.queues):
+                values = [
+                    cosine(features[n, c], stored)
+                    for owner, stored in queue
+                    if not (self.leave_one_out and owner == int(images[n]))
+                ]
+                scores[n, c] = sum(values) / max(1, len(values))
+                informative[n, c] = bool(values)
+        return scores, informative

@@ -1,0 +1,211 @@
+"""The generators against plain loops, and the bank against queues."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from reference import scoring as reference
+from satl.functional import cross_image_scores, intra_image_scores, pseudo_labels
+from satl.scoring import CrossImageGenerator, Evidence, Generator, IntraImageGenerator
+
+
+def random_pairs(images: int, classes: int) -> Tensor:
+    upper = torch.rand(images, classes, classes).triu(1)
+    return upper + upper.transpose(1, 2) + torch.eye(classes)
+
+
+PAIRS = torch.tensor([[1.0, 0.8, 0.2], [0.8, 1.0, 0.4], [0.2, 0.4, 1.0]])
+BY_HAND = [
+    # labels, without itself: scores and where they mean anything, with itself: scores
+    ([1, 0, -1], [0.0, 0.8, 0.2], [False, True, True], [1.0, 0.8, 0.2]),
+    ([1, 1, 0], [0.8, 0.8, 0.3], [True, True, True], [0.9, 0.9, 0.3]),
+    ([1, 1, 1], [0.5, 0.6, 0.3], [True, True, True], [2.0 / 3, 2.2 / 3, 1.6 / 3]),
+    ([0, -1, 0], [0.0, 0.0, 0.0], [False, False, False], [0.0, 0.0, 0.0]),
+]
+
+
+@pytest.mark.parametrize(("labels", "scores", "informative", "published"), BY_HAND)
+def test_intra_image_scores_by_hand(
+    labels: list[int], scores: list[float], informative: list[bool], published: list[float]
+) -> None:
+    pairs, marks = PAIRS.unsqueeze(0), torch.tensor([labels])
+    values, where = intra_image_scores(pairs, marks)
+    torch.testing.assert_close(values, torch.tensor([scores]))
+    assert where.tolist() == [informative]
+    values, where = intra_image_scores(pairs, marks, leave_one_out=False)
+    torch.testing.assert_close(values, torch.tensor([published]))
+    assert bool(where.all())
+
+
+@pytest.mark.parametrize("leave_one_out", [True, False])
+@pytest.mark.parametrize("classes", [1, 2, 6])
+def test_intra_image_scores_equal_the_loops(leave_one_out: bool, classes: int) -> None:
+    torch.manual_seed(classes)
+    pairs, labels = random_pairs(9, classes), torch.randint(-1, 2, (9, classes))
+    labels[0], labels[1] = 0, 1
+    evidence = Evidence(torch.zeros(9, classes, 1), pairs, labels, torch.arange(9))
+    values, informative = IntraImageGenerator(leave_one_out)(evidence)
+    wanted, where = reference.intra_image(pairs, labels, leave_one_out)
+    torch.testing.assert_close(values.double(), wanted, rtol=0, atol=1e-6)
+    assert torch.equal(informative, where)
+    assert float(values.min()) >= 0
+    assert float(values.max()) <= 1
+
+
+def test_intra_image_gradient_reaches_the_pairs_of_known_positives_only() -> None:
+    pairs = random_pairs(1, 3).requires_grad_()
+    values, _ = intra_image_scores(pairs, torch.tensor([[1, 0, -1]]))
+    values.sum().backward()
+    assert pairs.grad is not None
+    assert pairs.grad[0].tolist() == [[0, 0, 0], [1, 0, 0], [1, 0, 0]]
+
+
+def test_intra_image_needs_pairs() -> None:
+    with pytest.raises(ValueError, match="pair branch"):
+        IntraImageGenerator()(Evidence(torch.zeros(1, 2, 3), None, torch.zeros(1, 2), torch.zeros(1)))
+
+
+def test_mean_cosine_identity() -> None:
+    torch.manual_seed(0)
+    features, stored = torch.randn(5, 3, 8), torch.randn(3, 7, 8)
+    bank = F.normalize(stored, dim=-1)
+    values, informative = cross_image_scores(features, bank, torch.ones(3, 7, dtype=torch.bool))
+    mean_vector = torch.einsum("bcd,cd->bc", F.normalize(features, dim=-1), bank.mean(1))
+    torch.testing.assert_close(values, mean_vector, rtol=0, atol=1e-6)
+    assert bool(informative.all())
+    every = F.cosine_similarity(features.unsqueeze(2), stored.unsqueeze(0), dim=-1)
+    torch.testing.assert_close(values, every.mean(-1), rtol=0, atol=1e-6)
+
+
+def test_cross_image_masks_equal_the_loops() -> None:
+    torch.manual_seed(1)
+    features, stored = torch.randn(6, 4, 5), torch.randn(4, 3, 5)
+    usable, owners, images = torch.rand(4, 3) < 0.6, torch.randint(0, 6, (4, 3)), torch.arange(6)
+    usable[2] = False
+    bank = reference.Bank(4, 3)
+    for c, e in usable.nonzero().tolist():
+        bank.queues[c].append((int(owners[c, e]), stored[c, e]))
+    wanted, where = bank.scores(features, images)
+    values, informative = cross_image_scores(features, F.normalize(stored, dim=-1), usable, owners, images)
+    torch.testing.assert_close(values.double(), wanted, rtol=0, atol=1e-6)
+    assert torch.equal(informative, where)
+    assert not informative[:, 2].any()
+    assert not values[:, 2].any()
+
+
+@pytest.mark.parametrize("leave_one_out", [True, False])
+def test_bank_equals_queues_over_many_batches(leave_one_out: bool) -> None:
+    torch.manual_seed(2)
+    size, classes = 5, 3
+    generator = CrossImageGenerator(classes, feature_dim=4, size=size, leave_one_out=leave_one_out)
+    bank = reference.Bank(classes, size, leave_one_out)
+    shares = (0.0, 0.1, 0.5, 1.0)
+    for step in range(40):
+        images = torch.randperm(15)[: 1 + step % 9]  # images come back; up to 9 positives for 5 slots
+        features = torch.randn(len(images), classes, 4)
+        labels = torch.where(torch.rand(len(images), classes) < shares[step % 4], 1, step % 2 - 1)
+        labels[:, 2] = labels[:, 2].clamp(max=0)  # a class without known positives
+        evidence = Evidence(features, None, labels, images)
+        values, informative = generator(evidence)
+        wanted, where = bank.scores(features, images)
+        torch.testing.assert_close(values.double(), wanted, rtol=0, atol=1e-5)
+        assert torch.equal(informative, where)
+        generator.remember(evidence)
+        bank.remember(features, labels, images)
+        assert_bank_holds(generator, bank)
+    assert int(generator.written[:2].min()) > 4 * size
+    assert int(generator.written[2]) == 0
+
+
+def assert_bank_holds(generator: CrossImageGenerator, bank: reference.Bank) -> None:
+    rows = generator.rows[:-1].view(len(bank.queues), generator.size, -1)
+    owners = generator.owners[:-1].view(len(bank.queues), generator.size)
+    for c, queue in enumerate(bank.queues):
+        filled = [e for e in range(generator.size) if int(owners[c, e]) >= 0]
+        assert len(filled) == len(queue)
+        # The oldest entry is where the next one will be written, once the ring is full.
+        start = int(generator.written[c]) % generator.size if len(queue) == generator.size else 0
+        order = [(start + k) % generator.size for k in range(len(queue))]
+        assert [int(owners[c, e]) for e in order] == [owner for owner, _ in queue]
+        for e, (_, stored) in zip(order, queue, strict=True):
+            torch.testing.assert_close(rows[c, e].double(), F.normalize(stored, dim=0), rtol=0, atol=1e-6)
+    assert not generator.rows[-1].any()
+    assert int(generator.owners[-1]) == -1
+
+
+def test_an_image_never_meets_itself() -> None:
+    generator = CrossImageGenerator(1, feature_dim=2, size=4)
+    features, labels = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.ones(2, 1)
+    evidence = Evidence(features, None, labels, torch.tensor([7, 8]))
+    assert not generator(evidence).informative.any()
+    generator.remember(evidence)
+    generator.remember(evidence)  # the same images in the next epoch
+    scores = generator(evidence)
+    assert scores.values.tolist() == [[0.0], [0.0]]
+    assert bool(scores.informative.all())
+    generator.leave_one_out = False
+    assert generator(evidence).values.tolist() == [[0.5], [0.5]]
+
+
+def test_gradient_flows_into_features_not_into_the_bank() -> None:
+    torch.manual_seed(3)
+    generator = CrossImageGenerator(2, feature_dim=3, size=4)
+    labels, images = torch.tensor([[1, 1], [1, 0]]), torch.tensor([0, 1])
+    first = torch.randn(2, 2, 3, requires_grad=True)
+    generator.remember(Evidence(first, None, labels, images))
+    assert not generator.rows.requires_grad
+    features = torch.randn(2, 2, 3, requires_grad=True)
+    generator(Evidence(features, None, labels, torch.tensor([2, 3]))).values.sum().backward()
+    assert first.grad is None
+    assert features.grad is not None
+    assert bool(features.grad.isfinite().all())
+    assert bool((features.grad.abs().sum(-1) > 0).all())
+
+
+def test_equal_features_do_not_pass_a_threshold_of_one() -> None:
+    torch.manual_seed(4)
+    features = torch.randn(500, 1, 64)
+    generator = CrossImageGenerator(1, feature_dim=64, size=1)
+    for n in range(0, 500, 50):
+        one = features[n : n + 1]
+        generator.remember(Evidence(one, None, torch.ones(1, 1), torch.tensor([n])))
+        values = generator(Evidence(one, None, torch.zeros(1, 1), torch.tensor([n + 1]))).values
+        assert float(values) == pytest.approx(1.0, abs=1e-6)
+        assert not pseudo_labels(values, torch.zeros(1, 1), torch.ones(1)).any()
+
+
+@pytest.mark.parametrize("make", [lambda: CrossImageGenerator(3, 8, size=4), IntraImageGenerator])
+def test_scores_are_float32_under_autocast(make: type[Generator]) -> None:
+    torch.manual_seed(5)
+    generator = make()
+    features, pairs = torch.randn(4, 3, 8).bfloat16(), random_pairs(4, 3).bfloat16()
+    labels = torch.tensor([[1, 1, 0]] * 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        generator.remember(Evidence(features, pairs, labels, torch.arange(4)))
+        evidence = Evidence(features, pairs, labels, torch.arange(4, 8))
+        values = generator(evidence).values
+    assert values.dtype == torch.float32
+    exact = generator(Evidence(features.float(), pairs.float(), labels, torch.arange(4, 8))).values
+    torch.testing.assert_close(values, exact)
+
+
+def test_bank_survives_a_checkpoint() -> None:
+    torch.manual_seed(6)
+    first, second = CrossImageGenerator(2, 3, size=4), CrossImageGenerator(2, 3, size=4)
+    evidence = Evidence(torch.randn(3, 2, 3), None, torch.ones(3, 2), torch.arange(3))
+    first.remember(evidence)
+    second.load_state_dict(first.state_dict())
+    for generator in (first, second):
+        generator.remember(evidence)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True)
+    )
+
+
+def test_a_generator_must_say_how_it_scores() -> None:
+    with pytest.raises(NotImplementedError):
+        Generator()(Evidence(torch.zeros(1, 1, 1), None, torch.zeros(1, 1), torch.zeros(1)))

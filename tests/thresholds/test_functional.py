@@ -1,0 +1,165 @@
+"""Histograms, quantiles and ideal thresholds against sorted lists."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from reference import thresholds as reference
+from satl.functional import (
+    histogram_quantile,
+    ideal_thresholds,
+    move_thresholds,
+    pseudo_labels,
+    score_histogram,
+)
+
+levels = st.integers(0, 1000).map(lambda thousandth: thousandth / 1000)
+
+
+@st.composite
+def score_tables(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
+    """Scores and labels of every awkward kind: ties, values outside [0, 1], NaN, infinities, half precision."""
+    images, classes = draw(st.integers(1, 60)), draw(st.integers(1, 5))
+    noise = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    scores = torch.rand(images, classes, generator=noise)
+    shape = draw(st.sampled_from(["uniform", "ties", "wide", "constant"]))
+    if shape == "ties":
+        scores = (scores * 4).round() / 4
+    elif shape == "wide":
+        scores = scores * 3 - 1
+    elif shape == "constant":
+        scores = torch.full_like(scores, draw(st.sampled_from([0.0, 0.3, 1.0])))
+    for value in draw(st.lists(st.sampled_from([math.nan, math.inf, -math.inf]), max_size=3)):
+        scores = torch.where(torch.rand(images, classes, generator=noise) < 0.1, value, scores)
+    scores = scores.to(draw(st.sampled_from([torch.float32, torch.float64, torch.float16, torch.bfloat16])))
+    weights = draw(
+        st.sampled_from([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [0.0, 1.0, 1.0], [1.0, 1.0, 0.0], [5.0, 1.0, 0.2]])
+    )
+    picks = torch.multinomial(torch.tensor(weights), images * classes, replacement=True, generator=noise)
+    dtype = draw(st.sampled_from([torch.int8, torch.int64, torch.float32]))
+    return scores, (picks - 1).view(images, classes).to(dtype)
+
+
+@given(table=score_tables(), negative=levels, positive=levels, bins=st.sampled_from([2, 7, 100, 2048]))
+@settings(max_examples=120, deadline=None)
+def test_ideal_thresholds_are_order_statistics_within_one_bin(
+    table: tuple[Tensor, Tensor], negative: float, positive: float, bins: int
+) -> None:
+    scores, labels = table
+    counts = score_histogram(scores, labels, bins)
+    ours = ideal_thresholds(counts, negative, positive)
+    rows, marks = scores.double().tolist(), labels.int().tolist()
+    for column in range(scores.shape[1]):
+        exact = reference.ideal_threshold(rows, marks, column, negative, positive)
+        value = float(ours[column])
+        if exact is None:
+            assert math.isnan(value)
+        else:
+            # Never below the statistic, and above it by one bin at most.
+            assert exact - 1e-6 <= value <= exact + 1 / bins + 1e-6
+
+
+@given(table=score_tables(), level=levels)
+@settings(max_examples=50, deadline=None)
+def test_quantiles_leave_the_promised_share_at_or_below(table: tuple[Tensor, Tensor], level: float) -> None:
+    scores, labels = table
+    counts = score_histogram(scores, labels, bins=64)
+    for row, sign in ((0, -1), (1, 1)):
+        quantiles = histogram_quantile(counts[row], level)
+        for column in range(scores.shape[1]):
+            known = reference.known_scores(scores.double().tolist(), labels.int().tolist(), column, sign)
+            assert int(counts[row, column].sum()) == len(known)
+            if known:
+                share = sum(value <= float(quantiles[column]) + 1e-6 for value in known) / len(known)
+                assert share >= level - 1e-9
+            else:
+                assert bool(quantiles[column].isnan())
+
+
+def test_histogram_adds_up_over_batches() -> None:
+    torch.manual_seed(0)
+    scores, labels = torch.rand(50, 3), torch.randint(-1, 2, (50, 3))
+    parts = sum(score_histogram(s, y, 32) for s, y in zip(scores.split(7), labels.split(7), strict=True))
+    assert torch.equal(parts, score_histogram(scores, labels, 32))
+    assert not score_histogram(scores[:0], labels[:0], 32).any()
+
+
+def test_ranks_stay_exact_for_millions_of_scores() -> None:
+    # 0.999 of n scores lie in the first bin: the quantile must not step over into the second.
+    for count in (1000, 30_000, 7_000_000, 19_997_000):
+        inside = count // 1000 * 999
+        counts = torch.tensor([inside, count - inside])
+        assert float(histogram_quantile(counts, 0.999)) == 0.5
+        assert float(histogram_quantile(counts - torch.tensor([1, -1]), 0.999)) == 1.0
+
+
+def known(scores: list[float], labels: list[int], bins: int = 1000) -> Tensor:
+    return score_histogram(torch.tensor(scores).unsqueeze(1), torch.tensor(labels).unsqueeze(1), bins)
+
+
+def test_separated_class_takes_the_foot_of_the_positives() -> None:
+    negatives, positives = [i / 100 for i in range(20)], [0.6 + i / 100 for i in range(20)]
+    counts = known(negatives + positives, [-1] * 20 + [1] * 20)
+    assert float(ideal_thresholds(counts, 0.999, 0.1)) == pytest.approx(0.61, abs=1.1e-3)
+
+
+def test_mixed_class_takes_the_tail_of_the_negatives() -> None:
+    negatives, positives = [i / 100 for i in range(80)], [0.3 + i / 100 for i in range(20)]
+    counts = known(negatives + positives, [-1] * 80 + [1] * 20)
+    assert float(ideal_thresholds(counts, 0.999, 0.1)) == pytest.approx(0.79, abs=1.1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"), [([-1, -1, 0], 0.4), ([1, 1, 0], 0.2), ([0, 0, 0], math.nan), ([-1, 1, 0], 0.4)]
+)
+def test_degenerate_classes(labels: list[int], wanted: float) -> None:
+    ideal = ideal_thresholds(known([0.2, 0.4, 0.9], labels), 0.999, 0.1)
+    assert float(ideal) == pytest.approx(wanted, abs=1.1e-3, nan_ok=True)
+
+
+@pytest.mark.parametrize(("min_count", "has_one"), [(1, True), (3, True), (4, False)])
+def test_min_count_counts_both_signs(min_count: int, has_one: bool) -> None:
+    counts = known([0.1, 0.2, 0.3, 0.4], [-1, -1, 1, 0])
+    assert bool(ideal_thresholds(counts, min_count=min_count).isfinite()) is has_one
+
+
+def test_move_stays_where_there_is_no_ideal_and_ends_where_it_should() -> None:
+    value, ideal = torch.tensor([1.0, 0.3, 0.5]), torch.tensor([1.0, torch.nan, 0.1], dtype=torch.float64)
+    for rate in (0.0, 0.1, 0.3, 0.7, 1.0):
+        moved = move_thresholds(value, ideal, rate)
+        assert moved.dtype == torch.float32
+        torch.testing.assert_close(moved, torch.tensor([1.0, 0.3, 0.5 + rate * (0.1 - 0.5)]))
+        assert float(moved[0]) == 1.0
+        assert float(moved[1]) == float(value[1])
+
+
+@given(table=score_tables(), seed=st.integers(0, 2**31))
+@settings(max_examples=60, deadline=None)
+def test_known_cells_are_never_overwritten(table: tuple[Tensor, Tensor], seed: int) -> None:
+    scores, labels = table
+    thresholds = torch.rand(scores.shape[1], generator=torch.Generator().manual_seed(seed))
+    before = labels.clone()
+    filled = pseudo_labels(scores, labels, thresholds)
+    assert filled.dtype == labels.dtype
+    assert torch.equal(labels, before)
+    for n in range(scores.shape[0]):
+        for c in range(scores.shape[1]):
+            wanted = reference.pseudo_label(float(scores[n, c]), int(labels[n, c]), float(thresholds[c]))
+            assert int(filled[n, c]) == wanted
+
+
+def test_a_score_at_the_threshold_is_not_above_it() -> None:
+    thresholds = torch.tensor([0.5, 1.0])
+    scores = torch.tensor([[0.5, 1.0], [0.5000001, 1.0]])
+    assert pseudo_labels(scores, torch.zeros(2, 2, dtype=torch.int8), thresholds).tolist() == [[0, 0], [1, 0]]
+
+
+def test_no_gradient_flows_through_pseudo_labels() -> None:
+    scores = torch.rand(3, 2, requires_grad=True)
+    assert not pseudo_labels(scores, torch.zeros(3, 2), torch.zeros(2)).requires_grad

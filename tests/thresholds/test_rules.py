@@ -1,0 +1,162 @@
+"""The threshold rules as modules: state, conventions, schedules."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from reference import thresholds as reference
+from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
+
+
+def batch(seed: int = 0, images: int = 200, classes: int = 4) -> tuple[Tensor, Tensor]:
+    noise = torch.Generator().manual_seed(seed)
+    labels = torch.randint(-1, 2, (images, classes), generator=noise)
+    return (torch.rand(images, classes, generator=noise) + 0.3 * (labels > 0)) / 1.3, labels
+
+
+def moved(**options: object) -> SemanticAwareThreshold:
+    rule = SemanticAwareThreshold(num_classes=4, **options)  # type: ignore[arg-type]
+    rule.observe(*batch())
+    rule.update()
+    return rule
+
+
+@pytest.mark.parametrize("rule", [SemanticAwareThreshold(3), LinearDecayThreshold(3)])
+def test_rules_start_at_one_and_emit_nothing(rule: ThresholdRule) -> None:
+    assert rule.value.tolist() == [1.0, 1.0, 1.0]
+    labels = torch.zeros(5, 3, dtype=torch.int8)
+    assert not rule.pseudo_labels(torch.rand(5, 3), labels).any()
+    assert not rule.pseudo_labels(torch.ones(5, 3), labels).any()
+
+
+def test_streaming_equals_the_exact_order_statistics() -> None:
+    scores, labels = batch(images=3000)
+    rule = SemanticAwareThreshold(4, rate=1.0)
+    for part, marks in zip(scores.split(64), labels.split(64), strict=True):
+        rule.observe(part, marks)
+    rule.update()
+    for column in range(4):
+        exact = reference.ideal_threshold(scores.tolist(), labels.tolist(), column, 0.999, 0.1)
+        assert exact is not None
+        assert 0 <= float(rule.value[column]) - exact <= 1 / 2048 + 1e-6
+
+
+def test_repeated_updates_follow_the_geometric_path() -> None:
+    rule = SemanticAwareThreshold(4, rate=0.3)
+    scores, labels = batch()
+    rule.observe(scores, labels)
+    ideal = rule.ideal()
+    for k in range(1, 6):
+        if k > 1:
+            rule.observe(scores, labels)
+        rule.update()
+        torch.testing.assert_close(rule.value.double(), ideal + (1 - ideal) * 0.7**k, rtol=0, atol=1e-6)
+
+
+def test_update_starts_new_histograms_and_keeps_without_evidence() -> None:
+    rule = moved()
+    assert not rule.counts.any()
+    before = rule.value.clone()
+    rule.update()
+    assert torch.equal(rule.value, before)
+
+
+def test_classes_below_min_count_keep_their_threshold() -> None:
+    rule = SemanticAwareThreshold(2, rate=1.0, min_count=3)
+    rule.observe(
+        torch.tensor([[0.1, 0.1], [0.2, 0.2], [0.3, 0.3]]), torch.tensor([[1, 1], [-1, -1], [-1, 0]])
+    )
+    rule.update()
+    assert float(rule.value[0]) == pytest.approx(0.3, abs=1 / 2048)
+    assert float(rule.value[1]) == 1.0
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.5, 0.9, 1.0])
+def test_equation_5_is_the_other_convention(rate: float) -> None:
+    literal = moved(rate=rate, convention="eq5").value
+    torch.testing.assert_close(literal, moved(rate=1 - rate, convention="rate").value)
+    if rate == 0.5:
+        assert torch.equal(literal, moved(rate=rate).value)
+    scores, labels = batch()
+    watcher = SemanticAwareThreshold(4)
+    watcher.observe(scores, labels)
+    torch.testing.assert_close(literal.double(), rate * 1.0 + (1 - rate) * watcher.ideal(), rtol=0, atol=1e-6)
+
+
+def test_observing_leaves_the_graph_and_the_scores_alone() -> None:
+    scores, labels = batch()
+    scores.requires_grad_()
+    rule = SemanticAwareThreshold(4)
+    rule.observe(scores, labels)
+    assert not rule.counts.requires_grad
+    assert not list(rule.parameters())
+
+
+@pytest.mark.parametrize("make", [SemanticAwareThreshold, LinearDecayThreshold])
+def test_state_dict_round_trip_goes_on_as_if_nothing_happened(make: type[ThresholdRule]) -> None:
+    first = make(4)
+    first.observe(*batch(1))
+    first.update()
+    first.observe(*batch(2))
+    second = make(4)
+    second.load_state_dict(first.state_dict())
+    for rule in (first, second):
+        rule.observe(*batch(3))
+        rule.update()
+    assert torch.equal(first.value, second.value)
+    assert not torch.equal(first.value, make(4).value)
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, second.state_dict()[name])
+
+
+def test_linear_decay_is_the_published_schedule() -> None:
+    rule = LinearDecayThreshold(3)
+    for epoch, wanted in reference.SST_SCHEDULE.items():
+        rule.update()
+        torch.testing.assert_close(rule.value, torch.full((3,), wanted), msg=f"epoch {epoch}")
+
+
+def test_half_precision_scores_under_autocast() -> None:
+    scores, labels = batch()
+    exact, half = SemanticAwareThreshold(4, rate=1.0), SemanticAwareThreshold(4, rate=1.0)
+    exact.observe(scores.bfloat16().float(), labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half.observe(scores.bfloat16(), labels)
+        half.update()
+    exact.update()
+    assert half.value.dtype == torch.float32
+    assert torch.equal(half.value, exact.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"num_classes": 0}, "num_classes"),
+        ({"negative_quantile": 1.1}, "negative_quantile"),
+        ({"positive_quantile": -0.1}, "positive_quantile"),
+        ({"rate": 2.0}, "rate"),
+        ({"bins": 1}, "bins"),
+        ({"min_count": 0}, "min_count"),
+        ({"convention": "eq6"}, "convention"),
+    ],
+)
+def test_impossible_options_are_named(options: dict[str, object], word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        SemanticAwareThreshold(**{"num_classes": 3, **options})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("options", [{"start": 0.5, "end": 0.6}, {"step": -0.1}, {"start": 1.5}])
+def test_impossible_schedules_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="linear decay"):
+        LinearDecayThreshold(3, **options)
+
+
+def test_a_rule_without_a_way_to_move_says_so() -> None:
+    with pytest.raises(NotImplementedError):
+        ThresholdRule(2).update()
+
+
+def test_repr_shows_what_matters() -> None:
+    assert "negative_quantile=0.999" in repr(SemanticAwareThreshold(3))
