@@ -1,0 +1,30 @@
+"""Measure what a model and its pseudo-labels are worth, on the known cells only.
+
+The NumPy metrics do not import torch; the tensor version of the average precision is in
+:mod:`satl.evaluation.tensors`.
+"""
+
+from __future__ import annotations
+
+from satl.evaluation.average_precision import average_precision, average_precision_pair
+from satl.evaluation.counts import CountMetrics, count_metrics, counts_of_decisions, decide
+from satl.evaluation.paired import PairedTest, paired_test
+from satl.evaluation.pseudo import PseudoLabelQuality, pseudo_label_quality, pseudo_label_table
+from satl.evaluation.report import ClassResult, Evaluation, evaluate_scores
+
+__all__ = [
+    "ClassResult",
+    "CountMetrics",
+    "Evaluation",
+    "PairedTest",
+    "PseudoLabelQuality",
+    "average_precision",
+    "average_precision_pair",
+    "count_metrics",
+    "counts_of_decisions",
+    "decide",
+    "evaluate_scores",
+    "paired_test",
+    "pseudo_label_quality",
+    "pseudo_label_table",
+]
