@@ -1,0 +1,131 @@
+"""A method put together: network, generators and thresholds in one module whose forward is the whole loss."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from satl.methods.base import Method, Parameters
+from satl.methods.parts import GENERATORS, RAMPED_TERMS, RULES, TERMS, Setting, StepContext
+from satl.models.functional import symmetric_pairs
+from satl.models.transfer import TransferNetwork
+from satl.scoring import Evidence, Generator, Scores
+from satl.thresholds import ThresholdRule
+
+
+class StepResult(NamedTuple):
+    """What one training step computes before the backward pass."""
+
+    loss: Tensor
+    parts: dict[str, Tensor]
+    """The weighted terms of the loss, detached."""
+    pseudo: dict[str, Tensor]
+    """``(B, C)`` labels filled by each generator, in stage 2."""
+    evidence: Evidence | None
+    """For :meth:`Learner.remember`, after the backward pass."""
+
+
+class Learner(nn.Module):
+    """The trainable whole of a method.
+
+    Everything that changes while training lives in its parameters and buffers: weights, thresholds,
+    histograms and feature banks.
+    """
+
+    def __init__(
+        self, method: Method, parameters: Parameters, network: TransferNetwork, proportion: float
+    ) -> None:
+        super().__init__()
+        self.method = method
+        self.parameters_of_method = parameters
+        self.network = network
+        setting = Setting(parameters, network.num_classes, network.feature_dim, proportion)
+        self.generators = nn.ModuleDict({name: GENERATORS[name](setting) for name in method.generators})
+        self.rules = nn.ModuleDict(
+            {name: RULES[method.threshold](setting) for name in method.generators if method.threshold}
+        )
+
+    def forward(
+        self, images: Tensor, labels: Tensor, indices: Tensor, stage: int, ramp: float, observe: bool
+    ) -> StepResult:
+        """Compute the loss of one batch.
+
+        Args:
+            images: ``(B, 3, H, W)`` normalised pixels.
+            labels: ``(B, C)`` with +1, -1, 0.
+            indices: ``(B,)`` index of each image in the training set.
+            stage: 1 or 2.
+            ramp: weight in [0, 1] of the terms that grow during the first epoch.
+            observe: whether the threshold rules take note of the scores.
+        """
+        output = self.network(images, with_pairs=self.method.needs_pairs)
+        evidence, scores, pseudo = None, {}, {}
+        if self.generators:
+            evidence = self._evidence(output.features, output.pair_logits, labels, indices)
+        if evidence is not None and (stage == 2 or observe):
+            scores = {name: generator(evidence) for name, generator in self.generators.items()}
+        if stage == 2:
+            pseudo = {
+                name: self._rule(name).pseudo_labels(_where_informative(score), labels)
+                for name, score in scores.items()
+            }
+        rules = {name: self._rule(name) for name in scores}
+        context = StepContext(self.parameters_of_method, output, labels, scores, pseudo, rules)
+        terms = self.method.stage2 if stage == 2 else self.method.stage1
+        parts = {name: TERMS[name](context) * (ramp if name in RAMPED_TERMS else 1.0) for name in terms}
+        if observe:
+            for name, score in scores.items():
+                rules[name].observe(score.values, torch.where(score.informative, labels, 0))
+        detached = {name: part.detach() for name, part in parts.items()}
+        return StepResult(torch.stack(list(parts.values())).sum(), detached, pseudo, evidence)
+
+    @torch.no_grad()
+    def remember(self, evidence: Evidence | None) -> None:
+        """Let the generators take in a batch; call it after the backward pass."""
+        if evidence is not None:
+            for generator in self.generators.values():
+                assert isinstance(generator, Generator)
+                generator.remember(evidence)
+
+    def update_thresholds(self) -> None:
+        """Move the thresholds of all generators."""
+        for name in self.rules:
+            self._rule(name).update()
+
+    @torch.no_grad()
+    def score(self, images: Tensor, labels: Tensor, indices: Tensor) -> dict[str, Tensor]:
+        """Return generator scores and the class probability ``(B, C)`` of a batch, for reports and figures.
+
+        Scores that mean nothing (see :class:`satl.scoring.Scores`) are NaN.
+        """
+        output = self.network(images, with_pairs=self.method.needs_pairs)
+        evidence = self._evidence(output.features, output.pair_logits, labels, indices)
+        result = {"probability": output.logits.float().sigmoid()}
+        for name, generator in self.generators.items():
+            values, informative = generator(evidence)
+            result[name] = torch.where(informative, values, torch.nan)
+        return result
+
+    def thresholds(self) -> dict[str, Tensor]:
+        """Return the current thresholds ``(C,)`` of each generator."""
+        return {name: self._rule(name).value for name in self.rules}
+
+    def _rule(self, name: str) -> ThresholdRule:
+        rule = self.rules[name]
+        assert isinstance(rule, ThresholdRule)
+        return rule
+
+    def _evidence(
+        self, features: Tensor, pair_logits: Tensor | None, labels: Tensor, indices: Tensor
+    ) -> Evidence:
+        pairs = None
+        if pair_logits is not None:
+            pairs = symmetric_pairs(pair_logits.float().sigmoid(), labels.shape[1], diagonal=1.0)
+        return Evidence(features, pairs, labels, indices)
+
+
+def _where_informative(scores: Scores) -> Tensor:
+    """Return the scores with -1, below every threshold, where they mean nothing."""
+    return torch.where(scores.informative, scores.values, -1.0)

@@ -1,0 +1,131 @@
+"""The parts that methods name: generators, threshold rules and loss terms.
+
+A further part is one function here, or in a file of its own that :mod:`satl.methods` imports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from satl.losses import contrastive_loss, cooccurrence_loss, differential_ranking, partial_bce
+from satl.methods.base import Registry, default_rate
+from satl.models.transfer import NetworkOutput
+from satl.scoring import CrossImageGenerator, Generator, IntraImageGenerator, Scores
+from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a part may need to know to be built."""
+
+    parameters: Any
+    """The method's own parameter model; each part reads the fields it brought along."""
+    num_classes: int
+    feature_dim: int
+    proportion: float
+    """Share of known cells in the training table."""
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What a loss term may look at."""
+
+    parameters: Any
+    output: NetworkOutput
+    labels: Tensor
+    scores: dict[str, Scores]
+    pseudo: dict[str, Tensor]
+    rules: dict[str, ThresholdRule]
+
+
+GENERATORS = Registry()
+RULES = Registry()
+TERMS = Registry()
+RAMPED_TERMS = frozenset({"cooccurrence", "contrast"})
+"""Terms that grow from 0 to their full weight during the first epoch, as in SST's code."""
+
+
+@GENERATORS.register("intra")
+def _intra(setting: Setting) -> Generator:
+    return IntraImageGenerator(setting.parameters.leave_one_out)
+
+
+@GENERATORS.register("cross")
+def _cross(setting: Setting) -> Generator:
+    parameters = setting.parameters
+    return CrossImageGenerator(
+        setting.num_classes, setting.feature_dim, parameters.bank_size, parameters.leave_one_out
+    )
+
+
+@RULES.register("linear")
+def _linear(setting: Setting) -> ThresholdRule:
+    parameters = setting.parameters
+    return LinearDecayThreshold(
+        setting.num_classes,
+        start=parameters.threshold_start,
+        step=parameters.threshold_step,
+        end=parameters.threshold_end,
+    )
+
+
+@RULES.register("semantic")
+def _semantic(setting: Setting) -> ThresholdRule:
+    parameters = setting.parameters
+    return SemanticAwareThreshold(
+        setting.num_classes,
+        negative_quantile=parameters.negative_quantile,
+        positive_quantile=parameters.positive_quantile,
+        rate=default_rate(setting.proportion) if parameters.rate is None else parameters.rate,
+        bins=parameters.bins,
+        min_count=parameters.min_count,
+        convention=parameters.convention,
+    )
+
+
+@TERMS.register("classification")
+def _classification(context: StepContext) -> Tensor:
+    return partial_bce(context.output.logits, context.labels, context.parameters.bce_reduction)
+
+
+@TERMS.register("pseudo")
+def _pseudo(context: StepContext) -> Tensor:
+    parameters = context.parameters
+    costs = [
+        partial_bce(context.output.logits, labels, parameters.bce_reduction)
+        for labels in context.pseudo.values()
+    ]
+    return parameters.pseudo_weight * torch.stack(costs).sum()
+
+
+@TERMS.register("cooccurrence")
+def _cooccurrence(context: StepContext) -> Tensor:
+    assert context.output.pair_logits is not None
+    return context.parameters.cooccurrence_weight * cooccurrence_loss(
+        context.output.pair_logits, context.labels
+    )
+
+
+@TERMS.register("contrast")
+def _contrast(context: StepContext) -> Tensor:
+    return context.parameters.contrast_weight * contrastive_loss(context.output.features, context.labels)
+
+
+@TERMS.register("ranking")
+def _ranking(context: StepContext) -> Tensor:
+    parameters = context.parameters
+    costs = [
+        differential_ranking(
+            scores.values,
+            torch.where(scores.informative, context.labels, 0),
+            context.rules[name].value,
+            parameters.ranking_clamp,
+            parameters.ranking_reduction,
+        )
+        for name, scores in context.scores.items()
+    ]
+    return parameters.ranking_weight * torch.stack(costs).sum()

@@ -1,0 +1,73 @@
+"""SST, and SST with the parts of SATL."""
+
+from satl.methods.base import (
+    LinearParameters,
+    Method,
+    RankingParameters,
+    SemanticParameters,
+    register_method,
+)
+
+_SATL = "SATL, arXiv 2507.23263."
+
+
+class LinearRankingParameters(LinearParameters, RankingParameters):
+    """Linear decay with the ranking loss."""
+
+
+class SatlParameters(SemanticParameters, RankingParameters):
+    """Semantic-aware thresholds with the ranking loss."""
+
+
+_STAGE1 = ("classification", "cooccurrence", "contrast")
+_STAGE2 = (*_STAGE1, "pseudo")
+_GENERATORS = ("intra", "cross")
+
+register_method(
+    Method(
+        name="sst",
+        summary="Pseudo-labels from co-occurrence and from similar images, one threshold lowered by epoch.",
+        reference="Chen et al., Structured semantic transfer for multi-label recognition with partial labels, 2022.",
+        stage1=_STAGE1,
+        stage2=_STAGE2,
+        generators=_GENERATORS,
+        threshold="linear",
+        parameters=LinearParameters,
+    )
+)
+register_method(
+    Method(
+        name="sst+sate",
+        summary="SST with one threshold per class, estimated from the scores of the known cells.",
+        reference=_SATL,
+        stage1=_STAGE1,
+        stage2=_STAGE2,
+        generators=_GENERATORS,
+        threshold="semantic",
+        parameters=SemanticParameters,
+    )
+)
+register_method(
+    Method(
+        name="sst+drl",
+        summary="SST with its linear threshold and the differential ranking loss.",
+        reference=_SATL,
+        stage1=_STAGE1,
+        stage2=(*_STAGE2, "ranking"),
+        generators=_GENERATORS,
+        threshold="linear",
+        parameters=LinearRankingParameters,
+    )
+)
+register_method(
+    Method(
+        name="sst+satl",
+        summary="SST with semantic-aware thresholds and the differential ranking loss.",
+        reference=_SATL,
+        stage1=_STAGE1,
+        stage2=(*_STAGE2, "ranking"),
+        generators=_GENERATORS,
+        threshold="semantic",
+        parameters=SatlParameters,
+    )
+)
