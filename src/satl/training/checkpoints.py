@@ -1,0 +1,71 @@
+"""Checkpoints: weights as safetensors, the rest as plain tensors that are loaded without running code."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from satl.errors import RunError
+
+LEARNER = "learner.safetensors"
+AVERAGE = "average.safetensors"
+STATE = "training.pt"
+
+
+def save_module(module: nn.Module, path: Path) -> None:
+    """Write all parameters and buffers of a module."""
+    save_file({name: value.contiguous() for name, value in module.state_dict().items()}, path)
+
+
+def load_module(module: nn.Module, path: Path) -> None:
+    """Read all parameters and buffers of a module; every name and shape must fit."""
+    try:
+        module.load_state_dict(load_file(path))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise RunError(
+            f"{path}: does not fit the run's configuration or is damaged; start the run again or restore the file."
+        ) from error
+
+
+def save_state(state: dict[str, Any], path: Path) -> None:
+    """Write optimiser, schedule, position and random states."""
+    torch.save(state, path)
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Read what :func:`save_state` wrote."""
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise RunError(f"{path}: cannot be read; start the run again or restore the file.") from error
+    return state
+
+
+def random_states() -> dict[str, Any]:
+    """Return the state of every global random generator as plain data."""
+    version, keys, gauss = random.getstate()
+    name, array, position, has_gauss, cached = np.random.get_state(legacy=True)  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "python": [version, list(keys), gauss],
+        "numpy": [name, torch.from_numpy(np.asarray(array).astype(np.int64)), position, has_gauss, cached],
+    }
+
+
+def restore_random_states(states: dict[str, Any]) -> None:
+    """Set every global random generator to a state of :func:`random_states`."""
+    torch.set_rng_state(states["torch"])
+    if states["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])
+    version, keys, gauss = states["python"]
+    random.setstate((version, tuple(keys), gauss))
+    name, array, position, has_gauss, cached = states["numpy"]
+    np.random.set_state((name, array.numpy().astype(np.uint32), position, has_gauss, cached))  # noqa: NPY002

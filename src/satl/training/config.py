@@ -1,0 +1,305 @@
+"""The configuration of a run: typed, read from YAML, overridden by ``--set``, saved with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from satl.errors import ConfigError, nearest
+from satl.methods.base import Parameters, get_method
+
+
+class Section(BaseModel):
+    """A part of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ScenesConfig(Section):
+    """The embedded data set, rendered when the run starts."""
+
+    train: int = Field(2000, ge=1, description="Training images.")
+    val: int = Field(300, ge=1, description="Validation images.")
+    test: int = Field(1000, ge=0, description="Test images.")
+    size: int = Field(64, ge=16, le=1024, description="Side in pixels.")
+    seed: int = Field(0, ge=0, description="Seed of the pictures.")
+
+
+class DataConfig(Section):
+    """Where labels and images come from."""
+
+    table: Path | None = Field(None, description="Label table (CSV, Parquet, JSONL or npz).")
+    images: Path | None = Field(None, description="Folder that the image ids are relative to.")
+    encoding: str | None = Field(None, description="How the table says present, absent and unknown.")
+    truth: Path | None = Field(None, description="Table of hidden truth, only to measure pseudo-labels.")
+    scenes: ScenesConfig | None = Field(None, description="Use the embedded data set instead.")
+    proportion: float | None = Field(
+        None, gt=0, le=1, description="Keep only this share of the training labels (a study's mask)."
+    )
+    mask_seed: int | None = Field(None, ge=0, description="Seed of the mask; the run's seed if not given.")
+    validation: float = Field(
+        0.1, gt=0, lt=1, description="Share of the training images to validate on, where no split says so."
+    )
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataConfig:
+        if (self.table is None) == (self.scenes is None):
+            raise ValueError("give either table (with images) or scenes")
+        if self.table is not None and self.images is None:
+            raise ValueError("table needs images, the folder that holds them")
+        return self
+
+
+class ImagesConfig(Section):
+    """From files to batches."""
+
+    store_size: int = Field(512, ge=8, description="Images are read as squares of this side.")
+    size: int = Field(448, ge=8, description="The network sees squares of this side.")
+    crop_sizes: tuple[int, ...] | None = Field(
+        None, description="Sides of training crops; by default 1, 7/8, 6/8, 5/8 and 4/8 of store_size."
+    )
+    flip: bool = Field(True, description="Mirror half of the training images.")
+    jitter: float = Field(0.0, ge=0, le=1, description="Random change of brightness, contrast, saturation.")
+    workers: int = Field(4, ge=0, description="Processes that decode images.")
+    cache_gb: float = Field(2.0, ge=0, description="Keep decoded images in memory up to this size.")
+
+
+class ModelConfig(Section):
+    """The network."""
+
+    backbone: str = Field("resnet101", description="Any timm model.")
+    backbone_kwargs: dict[str, Any] = Field(default_factory=dict, description="Arguments for timm.")
+    pretrained: bool = Field(True, description="ImageNet weights through timm.")
+    weights: Path | None = Field(None, description="A weight file instead (.safetensors or .pth).")
+    stride_in_1x1: bool = Field(False, description="The weight file is of a version 1 ResNet.")
+    train_stages: Literal["all"] | tuple[str | int, ...] = Field(
+        ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
+    )
+    pool: int = Field(2, ge=1, description="Average pooling of the last feature map.")
+    feature_dim: int = Field(1024, ge=1, description="Size of a class feature.")
+    attention_dim: int = Field(512, ge=1, description="Size within the semantic attention.")
+    pair_dim: int = Field(512, ge=1, description="Size of class features in the pair branch.")
+    pair_hidden: int = Field(1024, ge=1, description="Hidden units of the pair branch.")
+    steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
+    word_vectors: Path | None = Field(None, description="GloVe text or npz; learned if not given.")
+    missing_words: Literal["error", "random"] = Field("error", description="What to do about missing words.")
+    embedding_dim: int = Field(300, ge=1, description="Size of learned class embeddings.")
+    prior_bias: bool = Field(
+        False,
+        description="Start each class at the log-odds of its known labels; helps training from scratch.",
+    )
+
+
+class TrainingConfig(Section):
+    """Optimiser, schedule, stages."""
+
+    epochs: int = Field(20, ge=1, description="Epochs of both stages together.")
+    stage1_epochs: int = Field(5, ge=1, description="Epochs before pseudo-labels are used.")
+    batch_size: int = Field(32, ge=2, description="Images a step, over all processes.")
+    optimiser: Literal["adam", "adamw", "sgd"] = Field("adam", description="What moves the weights.")
+    lr: float = Field(1e-5, gt=0, description="Learning rate.")
+    head_lr: float | None = Field(None, gt=0, description="Learning rate of all but the backbone, if other.")
+    weight_decay: float = Field(5e-4, ge=0, description="Pull of the weights towards zero.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="For sgd.")
+    schedule: Literal["step", "cosine", "constant"] = Field(
+        "step", description="How the learning rate changes."
+    )
+    step_epochs: int = Field(10, ge=1, description="The step schedule divides the rate by 10 this often.")
+    warmup_epochs: float = Field(0.0, ge=0, description="Linear warm-up.")
+    clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    ema: float | None = Field(None, gt=0, lt=1, description="Decay of an average of weights to evaluate.")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 computes in half the bits.")
+    device: Literal["auto", "cpu"] = Field("auto", description="auto takes a GPU if there is one.")
+    seed: int = Field(0, ge=0, description="Decides weights, order, augmentation and split.")
+    checkpoint_steps: int | None = Field(
+        None, ge=1, description="Also save within an epoch, every so many steps."
+    )
+    evaluate_every: int = Field(1, ge=1, description="Epochs between validations (the last is always done).")
+
+    @model_validator(mode="after")
+    def _stages(self) -> TrainingConfig:
+        if self.stage1_epochs > self.epochs:
+            raise ValueError(f"stage1_epochs ({self.stage1_epochs}) is more than epochs ({self.epochs})")
+        return self
+
+
+class MethodConfig(BaseModel):
+    """The method and its parameters; which parameters there are depends on the name."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str = "sst+satl"
+
+    def parameters(self) -> Parameters:
+        """Return the validated parameters of the method."""
+        return get_method(self.name).parameters.model_validate(self.model_extra or {})
+
+
+class RunConfig(Section):
+    """Everything that decides what a run does."""
+
+    data: DataConfig
+    images: ImagesConfig = Field(default_factory=ImagesConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    method: MethodConfig = Field(default_factory=MethodConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+
+    @property
+    def source_size(self) -> int:
+        """Side of the images as they are read, before any transform."""
+        return self.images.store_size if self.data.scenes is None else self.data.scenes.size
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the whole configuration, defaults and method parameters included, as plain data."""
+        plain: dict[str, Any] = self.model_dump(mode="json")
+        plain["method"] = {"name": self.method.name, **self.method.parameters().model_dump(mode="json")}
+        return plain
+
+
+def read_config(path: Path | str, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file and apply ``a.b=c`` overrides.
+
+    Relative paths in the file are relative to the file, those in overrides to the working folder.
+
+    Raises:
+        ConfigError: the file cannot be read, a key is unknown, or a value does not fit.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give a YAML file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" at line {place.line + 1}" if place is not None else ""
+        raise ConfigError(f"{path}: is not valid YAML{line}; mend the file.") from error
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{path}: must hold sections such as data and training, not a {type(content).__name__}."
+        )
+    _make_absolute(content, path.parent)
+    content = apply_overrides(content, overrides)
+    _make_absolute(content, Path.cwd())
+    return make_config(content, str(path))
+
+
+def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Return ``content`` with ``section.key=value`` settings applied; values are read as YAML.
+
+    >>> apply_overrides({"training": {"epochs": 20}}, ["training.epochs=3", "method.name=sst"])
+    {'training': {'epochs': 3}, 'method': {'name': 'sst'}}
+    """
+    result = _copy(content)
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        keys = name.strip().split(".")
+        if not equals or not all(keys):
+            raise ConfigError(
+                f"--set {override}: write it as section.key=value, for example training.epochs=5."
+            )
+        place = result
+        for key in keys[:-1]:
+            if not isinstance(place.get(key), dict):
+                place[key] = {}
+            place = place[key]
+        try:
+            place[keys[-1]] = _plain_value(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {override}: the value is not valid YAML.") from error
+    return result
+
+
+def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
+    """Validate plain data; ``origin`` is named in messages."""
+    try:
+        config = RunConfig.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, RunConfig)) from error
+    try:
+        method = get_method(config.method.name)
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+    try:
+        config.method.parameters()
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, method.parameters, prefix="method.")) from error
+    return config
+
+
+def save_config(config: RunConfig, path: Path) -> None:
+    """Write the resolved configuration as YAML, atomically."""
+    from satl.labels.atomic import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(yaml.safe_dump(config.resolved(), sort_keys=False), encoding="utf-8")
+
+
+def _plain_value(text: str) -> Any:
+    value = yaml.safe_load(text)
+    if isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as a word, because it lacks the dot.
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+
+
+def _make_absolute(content: dict[str, Any], folder: Path) -> None:
+    for section, key in (
+        ("data", "table"),
+        ("data", "images"),
+        ("data", "truth"),
+        ("model", "weights"),
+        ("model", "word_vectors"),
+    ):
+        part = content.get(section)
+        if isinstance(part, dict) and isinstance(part.get(key), str):
+            part[key] = str((folder / Path(part[key]).expanduser()).resolve())
+
+
+def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix: str = "") -> str:
+    """Turn the first problem of a validation into one sentence."""
+    problems = error.errors()
+    # A misspelt key often makes another one missing: the misspelling is the better news.
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    place = [str(part) for part in problem["loc"] if not _is_union_tag(str(part))]
+    key = prefix + ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        choices = _keys_beside(root, place)
+        hint = nearest(place[-1], choices) or f"; valid keys: {', '.join(choices)}"
+        return f"{origin}: there is no key '{key}'{hint}."
+    if problem["type"] == "missing":
+        return f"{origin}: the key '{key}' is missing; add it."
+    message = problem["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
+    return f"{origin}: {key or 'the configuration'}: {message[:1].lower() + message[1:]}{shown}; mend this value."
+
+
+def _is_union_tag(part: str) -> bool:
+    return part.startswith(("literal[", "tuple[", "function-"))
+
+
+def _keys_beside(root: type[BaseModel], place: list[str]) -> list[str]:
+    model: Any = root
+    for key in place[:-1]:
+        annotation = model.model_fields[key].annotation
+        model = next(
+            (
+                option
+                for option in (annotation, *getattr(annotation, "__args__", ()))
+                if isinstance(option, type) and issubclass(option, BaseModel)
+            ),
+            model,
+        )
+    return list(model.model_fields)

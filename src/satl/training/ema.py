@@ -1,0 +1,39 @@
+"""An exponential moving average of weights, for evaluation."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import nn
+
+
+class MovingAverage(nn.Module):
+    """A copy of a module that follows it slowly.
+
+    Floating-point weights and buffers move by ``1 - decay`` of the way at each step, more at the start (after n
+    steps at most ``(1 + n) / (10 + n)`` of the old value is kept); everything else is copied.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        super().__init__()
+        self.decay = decay
+        self.steps = 0
+        self.module = copy.deepcopy(module).requires_grad_(False).eval()
+
+    @torch.no_grad()
+    def update(self, module: nn.Module) -> None:
+        """Move towards ``module``; no host synchronisation."""
+        self.steps += 1
+        keep = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        mine, theirs = [], []
+        for (name, own), (other_name, other) in zip(
+            self.module.state_dict().items(), module.state_dict().items(), strict=True
+        ):
+            assert name == other_name
+            if own.is_floating_point():
+                mine.append(own)
+                theirs.append(other)
+            else:
+                own.copy_(other)
+        torch._foreach_lerp_(mine, theirs, 1.0 - keep)

@@ -1,0 +1,41 @@
+"""What a run ran on."""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import torch
+
+_PACKAGES = (
+    "satl",
+    "torch",
+    "torchvision",
+    "timm",
+    "accelerate",
+    "numpy",
+    "pyarrow",
+    "pillow",
+    "safetensors",
+)
+
+
+def environment_facts(device: torch.device, processes: int) -> dict[str, Any]:
+    """Return versions, device and time, as plain data."""
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed as a package"
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+        "packages": versions,
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "processes": processes,
+        "threads": torch.get_num_threads(),
+    }

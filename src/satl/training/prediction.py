@@ -1,0 +1,90 @@
+"""Class probabilities and decisions for files that no table knows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from satl.errors import ConfigError, ImageError
+from satl.images import IMAGE_EXTENSIONS, FolderImages, cached
+from satl.labels.atomic import atomic_path
+from satl.training.inference import FloatArray
+from satl.training.recogniser import Recogniser
+
+Writer = Callable[[Sequence[Path], Sequence[str], FloatArray], None]
+
+
+def find_images(paths: Sequence[Path]) -> list[Path]:
+    """Return the image files among ``paths``; folders are searched with all their subfolders."""
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_EXTENSIONS)
+            if not inside:
+                raise ImageError(
+                    f"{path}: holds no image; give a folder with {', '.join(sorted(IMAGE_EXTENSIONS))}."
+                )
+            files.extend(inside)
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise ImageError(f"{path}: does not exist; give image files or folders.")
+    return files
+
+
+def predict_files(
+    run: Path,
+    files: Sequence[Path],
+    checkpoint: str = "best",
+    batch_size: int = 64,
+    progress: Callable[[int, int], Any] | None = None,
+) -> tuple[tuple[str, ...], FloatArray]:
+    """Return the class names and probabilities ``(N, C)`` of image files."""
+    recogniser = Recogniser.load(run, checkpoint)
+    config = recogniser.config
+    # The same way from file to pixels as in training and evaluation, so that the probabilities are the same.
+    source = FolderImages(Path(), [str(file.absolute()) for file in files], config.source_size)
+    in_memory = cached(source, limit_bytes=int(config.images.cache_gb * 2**30), progress=progress)
+    return recogniser.classes, recogniser.probabilities(in_memory, batch_size=batch_size)
+
+
+def write_predictions(path: Path, threshold: float) -> Writer:
+    """Return a function that writes predictions to ``path``, as its extension says.
+
+    CSV has one row a cell (``image,label,probability,present``), JSONL one line an image.
+    """
+    if path.suffix not in (".csv", ".jsonl"):
+        raise ConfigError(
+            f"--out {path}: cannot be written as '{path.suffix}'; end the name in .csv or .jsonl."
+        )
+    if not path.absolute().parent.is_dir():
+        raise ConfigError(f"--out {path}: the folder {path.parent} does not exist; make it first.")
+    if path.is_dir():
+        raise ConfigError(f"--out {path}: is a folder; give the name of a file.")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise ConfigError(f"--out {path}: the folder {path.parent} cannot be written to; give another one.")
+
+    def write(files: Sequence[Path], classes: Sequence[str], probabilities: FloatArray) -> None:
+        with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            if path.suffix == ".csv":
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(("image", "label", "probability", "present"))
+                for image, row in zip(files, probabilities.tolist(), strict=True):
+                    for name, value in zip(classes, row, strict=True):
+                        writer.writerow((image, name, f"{value:.6f}", int(value >= threshold)))
+                return
+            for image, row in zip(files, probabilities.tolist(), strict=True):
+                content = {
+                    "image": str(image),
+                    "probabilities": {
+                        name: round(value, 6) for name, value in zip(classes, row, strict=True)
+                    },
+                    "present": [name for name, value in zip(classes, row, strict=True) if value >= threshold],
+                }
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+
+    return write

@@ -1,0 +1,93 @@
+"""A trained run, loaded to be used."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from satl.errors import RunError, nearest
+from satl.evaluation import Evaluation, evaluate_scores
+from satl.images import Batches, ImageSource
+from satl.labels.atomic import atomic_path
+from satl.methods import Learner
+from satl.training.build import build_learner, build_transform
+from satl.training.checkpoints import LEARNER, load_module
+from satl.training.config import RunConfig
+from satl.training.data import SPLITS, RunData, load_data
+from satl.training.inference import FloatArray, cell_scores, class_probabilities
+from satl.training.run_folder import RunFolder
+
+
+class Recogniser:
+    """The network of a run with its class names, ready to look at images."""
+
+    def __init__(self, config: RunConfig, classes: tuple[str, ...], learner: Learner) -> None:
+        self.config = config
+        self.classes = classes
+        self.device = torch.device(
+            "cuda" if torch.cuda.is_available() and config.training.device == "auto" else "cpu"
+        )
+        self.learner = learner.to(self.device).eval()
+        self.transform = build_transform(config.images).to(self.device)
+        self.bf16 = config.training.precision == "bf16"
+
+    @classmethod
+    def load(cls, run: Path | str, checkpoint: str = "best") -> Recogniser:
+        """Load a checkpoint of a run folder."""
+        folder = RunFolder.open(run)
+        if checkpoint not in ("best", "last"):
+            raise RunError(f"{run}: there is no checkpoint '{checkpoint}'; use best or last.")
+        config, classes = folder.read_config(), folder.read_classes()
+        learner = build_learner(config, classes)
+        load_module(learner, folder.checkpoint(checkpoint) / LEARNER)
+        return cls(config, classes, learner)
+
+    def probabilities(self, source: ImageSource, rows: Any = None, batch_size: int = 64) -> FloatArray:
+        """Return the class probabilities of images, ``(N, C)``."""
+        batches = Batches(source, rows, batch_size=batch_size, workers=self.config.images.workers)
+        return class_probabilities(self.learner.network, batches, self.transform, self.device, self.bf16)
+
+    def scores(self, data: RunData, rows: Any, batch_size: int = 64) -> dict[str, FloatArray]:
+        """Return ``probability`` and every generator's scores for the cells of ``rows``, each ``(N, C)``."""
+        batches = Batches(data.source, rows, batch_size=batch_size, workers=self.config.images.workers)
+        cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
+        return cell_scores(self.learner, cells, batches, self.transform, self.device, self.bf16)
+
+
+def evaluate_run(
+    run: Path | str,
+    split: str | None = None,
+    checkpoint: str = "best",
+    progress: Callable[[int, int], Any] | None = None,
+) -> tuple[Evaluation, str]:
+    """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv`` into it.
+
+    Without a ``split`` it is ``test`` where the table has one and ``val`` otherwise; the name comes back.
+    """
+    if split is not None and split not in SPLITS:
+        raise RunError(
+            f"--split {split}: there is no such split{nearest(split, SPLITS)}; use train, val or test."
+        )
+    recogniser = Recogniser.load(run, checkpoint)
+    data = load_data(recogniser.config, progress)
+    if data.table.classes != recogniser.classes:
+        raise RunError(
+            f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
+        )
+    if split is None:
+        split = "test" if len(data.rows("test")) else "val"
+    rows = data.rows(split)
+    if len(rows) == 0:
+        raise RunError(f"{run}: the table has no row of split '{split}'; use --split val or train.")
+    probabilities = recogniser.probabilities(data.source, rows)
+    evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes)
+    folder = Path(run)
+    with atomic_path(folder / f"evaluation-{split}.json") as temporary:
+        content = {"split": split, "checkpoint": checkpoint, **evaluation.as_dict()}
+        temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    evaluation.write_csv(folder / f"evaluation-{split}.csv")
+    return evaluation, split

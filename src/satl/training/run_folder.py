@@ -1,0 +1,169 @@
+"""The folder of a run, and nothing else knows its names."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from satl.errors import RunError
+from satl.labels.atomic import atomic_path
+from satl.training.config import RunConfig, make_config
+
+
+class RunFolder:
+    """Where a run keeps what it says and learns.
+
+    ``config.yaml``, ``classes.json``, ``metrics.jsonl`` (a line an epoch), ``train.log``,
+    ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on) and
+    ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP).
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.log = self.path / "train.log"
+        self.environment = self.path / "environment.json"
+        self.thresholds = self.path / "thresholds.csv"
+        self.classes = self.path / "classes.json"
+        self.checkpoints = self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: Path | str) -> RunFolder:
+        """Make a new run folder; an existing run is never overwritten."""
+        folder = cls.check_free(path)
+        try:
+            folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"{folder.path}: cannot be made ({error.strerror}); give another --out."
+            ) from error
+        return folder
+
+    @classmethod
+    def check_free(cls, path: Path | str) -> RunFolder:
+        """Say at once if a new run cannot be put there; nothing is written."""
+        folder = cls(path)
+        try:
+            taken = folder.config.exists()
+        except OSError as error:
+            raise RunError(
+                f"{folder.path}: cannot be looked into ({error.strerror}); give another --out."
+            ) from error
+        if taken:
+            raise RunError(
+                f"{folder.path}: already holds a run; continue it with `satl train --resume {folder.path}` or give "
+                "another --out."
+            )
+        if folder.path.exists() and not folder.path.is_dir():
+            raise RunError(f"{folder.path}: is a file, not a folder; give another --out.")
+        return folder
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """Open an existing run folder."""
+        folder = cls(path)
+        if not folder.path.is_dir():
+            raise RunError(f"{folder.path}: is not a folder; give the folder that `satl train --out` wrote.")
+        if not folder.config.is_file():
+            raise RunError(
+                f"{folder.path}: holds no config.yaml, so it is not a run; give the folder that "
+                "`satl train --out` wrote."
+            )
+        return folder
+
+    def read_config(self) -> RunConfig:
+        """Return the configuration the run was started with."""
+        try:
+            content = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.config}: cannot be read; restore it from a copy of the run.") from error
+        return make_config(content if isinstance(content, dict) else {}, str(self.config))
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the rows of ``metrics.jsonl``; a half-written last line is left out."""
+        if not self.metrics.exists():
+            return []
+        rows = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return rows
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """Add the row of an epoch."""
+        with self.metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=False) + "\n")
+
+    def keep_metrics_before(self, epoch: int) -> None:
+        """Drop the rows of ``epoch`` and later, which a resumed run will write again."""
+        rows = [row for row in self.read_metrics() if row["epoch"] < epoch]
+        with atomic_path(self.metrics) as temporary:
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def write_thresholds(self, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write ``thresholds.csv``."""
+        with (
+            atomic_path(self.thresholds) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            writer.writerows(rows)
+
+    def write_classes(self, classes: Sequence[str]) -> None:
+        """Write the class names, in the order of the network's outputs."""
+        with atomic_path(self.classes) as temporary:
+            temporary.write_text(json.dumps(list(classes), ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def read_classes(self) -> tuple[str, ...]:
+        """Return the class names."""
+        try:
+            classes = json.loads(self.classes.read_text(encoding="utf-8"))
+            if not isinstance(classes, list):
+                raise ValueError("a list of names is needed")
+            return tuple(map(str, classes))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.classes}: cannot be read; restore it from a copy of the run.") from error
+
+    def write_environment(self, facts: Mapping[str, Any]) -> None:
+        """Write ``environment.json``."""
+        with atomic_path(self.environment) as temporary:
+            temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+    @contextmanager
+    def new_checkpoint(self, name: str) -> Iterator[Path]:
+        """Yield a folder to write a checkpoint into; it takes the place of the old one only when complete."""
+        final = self.checkpoints / name
+        fresh, old = final.with_name(f"{name}.new"), final.with_name(f"{name}.old")
+        for leftover in (fresh, old):
+            if leftover.exists() and (leftover == fresh or final.exists()):
+                shutil.rmtree(leftover)
+        fresh.mkdir(parents=True)
+        yield fresh
+        if final.exists():
+            final.replace(old)
+        fresh.replace(final)
+        shutil.rmtree(old, ignore_errors=True)
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the folder of a checkpoint, or say that there is none."""
+        final = self.checkpoints / name
+        old = final.with_name(f"{name}.old")  # the process died between two renames
+        for candidate in (final, old):
+            if candidate.is_dir():
+                return candidate
+        if name != "last" and (self.checkpoints / "last").is_dir():
+            remedy = f"no epoch is finished yet, continue with `satl train --resume {self.path}`"
+        else:
+            remedy = "the run did not reach its first one, remove the folder and start again"
+        raise RunError(f"{self.path}: holds no checkpoint '{name}'; {remedy}.")

@@ -1,0 +1,31 @@
+"""Ctrl-C and termination, turned into a wish."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or termination into a wish to stop after the current step."""
+    received: list[int] = []
+    previous: dict[int, Any] = {}
+
+    def note(number: int, frame: Any) -> None:
+        received.append(number)
+        if len(received) > 1:
+            raise KeyboardInterrupt
+
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, note)
+    except ValueError:  # not in the main thread: nobody can press Ctrl-C here
+        previous.clear()
+    try:
+        yield lambda: bool(received)
+    finally:
+        for stopped, handler in previous.items():
+            signal.signal(stopped, handler)

@@ -1,0 +1,88 @@
+"""What an epoch adds up on the device: loss terms and the quality of pseudo-labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from satl.evaluation.pseudo import PseudoLabelQuality
+from satl.methods import StepResult
+from satl.processes import sum_across
+
+UNION = "union"
+
+
+class EpochTally:
+    """Sums over the steps of one epoch, read by the host only when somebody asks.
+
+    Args:
+        generators: names of the generators.
+        num_classes: C.
+        device: where to add up.
+    """
+
+    def __init__(self, generators: tuple[str, ...], num_classes: int, device: torch.device) -> None:
+        self.names = (*generators, UNION) if generators else ()
+        self.steps = 0
+        self.losses: dict[str, Tensor] = {}
+        self._zero = torch.zeros((), dtype=torch.float64, device=device)
+        # Per generator and class: pseudo-labels emitted, and of those with known truth the right, the wrong,
+        # and the positives that were missed.
+        self.counts = torch.zeros(len(self.names), 4, num_classes, dtype=torch.int64, device=device)
+
+    @torch.no_grad()
+    def add(self, result: StepResult, labels: Tensor, truth: Tensor | None) -> None:
+        """Add one step; no host synchronisation."""
+        self.steps += 1
+        for name, part in result.parts.items():
+            self.losses[name] = self.losses.get(name, self._zero) + part
+        if not result.pseudo:
+            return
+        unknown = labels == 0
+        emitted = [unknown & (filled > 0) for filled in result.pseudo.values()]
+        each = torch.stack([*emitted, torch.stack(emitted).any(0)])  # (G + 1, B, C)
+        counts = [each.sum(1)]
+        if truth is not None:
+            present, absent = unknown & (truth > 0), unknown & (truth < 0)
+            counts += [(each & present).sum(1), (each & absent).sum(1), (~each & present).sum(1)]
+        else:
+            counts += [torch.zeros_like(counts[0])] * 3
+        self.counts += torch.stack(counts, dim=1)
+
+    def mean_losses(self) -> dict[str, float]:
+        """Return the mean of each loss term over steps and processes, and their sum as ``total``."""
+        if not self.losses:
+            return {}
+        sums = sum_across(torch.stack([*self.losses.values()]))
+        steps = sum_across(torch.tensor(float(self.steps), dtype=torch.float64, device=sums.device))
+        means = dict(zip(self.losses, (sums / steps).tolist(), strict=True))
+        return {"total": sum(means.values()), **means}
+
+    def own_mean_losses(self) -> dict[str, float]:
+        """Return the same for this process alone, which any process may ask for at any time."""
+        means = {name: float(value) / self.steps for name, value in self.losses.items()}
+        return {"total": sum(means.values()), **means} if means else {}
+
+    def pseudo_labels(self, with_truth: bool) -> dict[str, dict[str, Any]]:
+        """Return counts and, where truth is known, precision and recall per generator and their union."""
+        counts = sum_across(self.counts).cpu().numpy()
+        table: dict[str, dict[str, Any]] = {}
+        for name, (emitted, right, wrong, missed) in zip(self.names, counts, strict=True):
+            table[name] = {"emitted": int(emitted.sum())}
+            if with_truth:
+                quality = PseudoLabelQuality.from_counts(right, wrong, missed)
+                table[name] |= {key: value for key, value in quality.summary().items() if key != "emitted"}
+        return table
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything, for a checkpoint within an epoch."""
+        losses = {name: value.cpu() for name, value in self.losses.items()}
+        return {"steps": self.steps, "losses": losses, "counts": self.counts.cpu()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.steps = state["steps"]
+        self.losses = {name: value.to(self.counts.device) for name, value in state["losses"].items()}
+        self.counts.copy_(state["counts"])

@@ -1,0 +1,416 @@
+"""The training loop: two stages, one process or many, resumable at any checkpoint to the bit."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from accelerate.utils import DistributedDataParallelKwargs
+from torch import Tensor, nn
+
+from satl.errors import RunError
+from satl.evaluation import Evaluation, evaluate_scores
+from satl.images import Batch, Batches
+from satl.processes import sum_across, world_size
+from satl.training.build import build_augment, build_learner, build_transform
+from satl.training.checkpoints import (
+    AVERAGE,
+    LEARNER,
+    STATE,
+    load_module,
+    load_state,
+    random_states,
+    restore_random_states,
+    save_module,
+    save_state,
+)
+from satl.training.config import RunConfig, save_config
+from satl.training.data import RunData
+from satl.training.display import Display, Silent
+from satl.training.ema import MovingAverage
+from satl.training.environment import environment_facts
+from satl.training.inference import class_probabilities
+from satl.training.log import log_file, log_line, logger
+from satl.training.optimisers import make_optimiser, make_schedule
+from satl.training.run_folder import RunFolder
+from satl.training.signals import stop_signals
+from satl.training.tally import EpochTally
+
+_STEPS_BETWEEN_QUESTIONS = 10
+_BATCH_STATISTICS = ("running_mean", "running_var")
+
+
+class Interrupted(RunError):
+    """The run was asked to stop; its state is saved."""
+
+    exit_code = 130  # what a shell expects of a program that Ctrl-C ended
+
+
+class Trainer:
+    """Trains one learner into a run folder.
+
+    Use :meth:`start` for a new run and :meth:`resume` for one that was cut off, then :meth:`fit`.
+    """
+
+    def __init__(
+        self, config: RunConfig, data: RunData, folder: RunFolder, display: Display | None = None
+    ) -> None:
+        self.config = config
+        self.data = data
+        self.folder = folder
+        training = config.training
+        self.accelerator = _accelerator(training.device == "cpu")
+        self.device = self.accelerator.device
+        self.is_main = self.accelerator.is_main_process
+        self.display: Display = display if display is not None and self.is_main else Silent()
+
+        rank = self.accelerator.process_index
+        _seed_everything(training.seed)  # every process builds the same weights
+        train_rows = data.rows("train")
+        learner = build_learner(config, data.table.classes, data.table.cells[train_rows])
+        _seed_everything(_mix(training.seed, rank))
+
+        self.learner = learner.to(self.device)
+        self.optimiser = make_optimiser(self.learner, training)
+        self.model: nn.Module = self.accelerator.prepare_model(self.learner)
+        self.average = MovingAverage(self.learner.network, training.ema) if training.ema else None
+        self.batches = Batches(
+            data.source,
+            train_rows,
+            batch_size=training.batch_size,
+            seed=training.seed,
+            shuffle=True,
+            drop_last=True,
+            **self._loading(),
+        )
+        self.schedule = make_schedule(self.optimiser, len(self.batches), training)
+        self.augment = build_augment(config.images, data.source.size).to(self.device)
+        self.transform = build_transform(config.images).to(self.device)
+        self.generator = torch.Generator(self.device)
+        self.cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
+        self.truth = (
+            None if data.table.truth is None else torch.from_numpy(data.table.truth.copy()).to(self.device)
+        )
+        self.tally = self._new_tally()
+        self.next_epoch, self.next_step = 0, 0
+        self.best: dict[str, Any] = {"epoch": -1, "mAP": -1.0}
+
+    @classmethod
+    def start(
+        cls, config: RunConfig, data: RunData, folder: RunFolder, display: Display | None = None
+    ) -> Trainer:
+        """Begin a new run in an empty run folder."""
+        trainer = cls(config, data, folder, display)
+        if trainer.is_main:
+            RunFolder.create(folder.path)
+            folder.write_classes(data.table.classes)
+            save_config(config, folder.config)
+            folder.write_environment(environment_facts(trainer.device, world_size()))
+        return trainer
+
+    @classmethod
+    def resume(cls, data: RunData, folder: RunFolder, display: Display | None = None) -> Trainer:
+        """Go on from the last checkpoint of a run."""
+        checkpoint = folder.checkpoint("last")
+        trainer = cls(folder.read_config(), data, folder, display)
+        state = load_state(checkpoint / STATE)
+        if state["data"] != trainer._fingerprint():
+            raise RunError(
+                f"{folder.path}: the labels or the split are not those the run was started with; restore the "
+                "table or start a new run."
+            )
+        if len(state["random"]) != world_size():
+            raise RunError(
+                f"{folder.path}: was started with {len(state['random'])} process(es), not {world_size()}; resume it "
+                "with the same number."
+            )
+        load_module(trainer.learner, checkpoint / LEARNER)
+        if trainer.average is not None:
+            load_module(trainer.average.module, checkpoint / AVERAGE)
+            trainer.average.steps = state["average_steps"]
+        trainer.optimiser.load_state_dict(state["optimiser"])
+        trainer.schedule.load_state_dict(state["schedule"])
+        rank = trainer.accelerator.process_index
+        trainer.tally.load_state_dict(state["tally"][rank])
+        for part, buffers in zip(trainer._parts(), state["local"][rank], strict=True):
+            for name, value in buffers.items():
+                part.get_buffer(name).copy_(value)
+        restore_random_states(state["random"][rank])
+        trainer.next_epoch, trainer.next_step = state["epoch"], state["step"]
+        trainer.best = state["best"]
+        if trainer.is_main:
+            folder.keep_metrics_before(trainer.next_epoch)
+        return trainer
+
+    @property
+    def finished(self) -> bool:
+        """Whether every epoch is done."""
+        return self.next_epoch >= self.config.training.epochs
+
+    @property
+    def evaluated_network(self) -> nn.Module:
+        """The network that is validated and kept: the average of weights if there is one."""
+        return self.learner.network if self.average is None else self.average.module
+
+    def fit(self) -> dict[str, Any]:
+        """Train to the end and return ``{"epoch": ..., "mAP": ...}`` of the best epoch."""
+        training = self.config.training
+        steps = len(self.batches)
+        self.display.start(training.epochs, steps)
+        try:
+            with log_file(self.folder, self.is_main), stop_signals() as asked_to_stop:
+                while not self.finished:
+                    self._epoch(self.next_epoch, asked_to_stop)
+        finally:
+            self.display.stop()
+        return self.best
+
+    def _epoch(self, epoch: int, asked_to_stop: Callable[[], bool]) -> None:
+        training = self.config.training
+        steps = len(self.batches)
+        stage = 1 if epoch < training.stage1_epochs else 2
+        begun = time.perf_counter()
+        if self.next_step == 0:
+            self.tally = self._new_tally()
+            if stage == 2:
+                self.learner.update_thresholds()
+        self.model.train()
+        for step, batch in enumerate(self.batches.epoch(epoch, self.next_step), start=self.next_step):
+            self.train_step(batch, epoch, step)
+            self.display.step(epoch, stage, step, self.tally.own_mean_losses)
+            done = step + 1
+            if done == steps:
+                continue
+            every = training.checkpoint_steps
+            stop = self._agreed(asked_to_stop(), done)
+            if stop or (every is not None and done % every == 0):
+                self._save_last(epoch, done)
+            if stop:
+                raise Interrupted(
+                    f"stopped in epoch {epoch + 1} after step {done}; go on with `satl train --resume "
+                    f"{self.folder.path}`."
+                )
+        self._finish_epoch(epoch, stage, time.perf_counter() - begun)
+        self.next_epoch, self.next_step = epoch + 1, 0
+        if self._agreed(asked_to_stop()) and not self.finished:
+            raise Interrupted(
+                f"stopped after epoch {epoch + 1}; go on with `satl train --resume {self.folder.path}`."
+            )
+
+    def _agreed(self, wish: bool, step: int = 0) -> bool:
+        """Whether any process wishes to stop, the same answer in all; many ask each other only now and then."""
+        if world_size() == 1:
+            return wish
+        if step % _STEPS_BETWEEN_QUESTIONS:
+            return False
+        return bool(sum_across(torch.tensor(float(wish), device=self.device)) > 0)
+
+    def train_step(self, batch: Batch, epoch: int, step: int) -> None:
+        """Do one step of the optimiser; nothing in here waits for the device."""
+        training = self.config.training
+        stage = 1 if epoch < training.stage1_epochs else 2
+        steps = len(self.batches)
+        images = batch.images.to(self.device, non_blocking=True)
+        indices = batch.indices.to(self.device, non_blocking=True)
+        share = self.batches.share(step)
+        # Seeding by position makes the augmentation independent of where a run was cut off.
+        self.generator.manual_seed(_mix(training.seed, epoch, step))
+        pixels = self.augment(images, self.generator, first=share.first, total=share.total)
+        labels = self.cells.index_select(0, indices)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=training.precision == "bf16"):
+            result = self.model(
+                pixels,
+                labels,
+                indices,
+                stage=stage,
+                ramp=step / steps if epoch == 0 else 1.0,
+                observe=epoch >= training.stage1_epochs - 1,
+            )
+        self.accelerator.backward(result.loss)
+        if training.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.learner.parameters(), training.clip_norm, foreach=True)
+        self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+        self.schedule.step()
+        self.learner.remember(result.evidence)
+        if self.average is not None:
+            self.average.update(self.learner.network)
+        every = getattr(self.learner.parameters_of_method, "update_every", None)
+        if stage == 2 and every is not None and (step + 1) % every == 0 and step + 1 < steps:
+            self.learner.update_thresholds()
+        self.tally.add(result, labels, None if self.truth is None else self.truth.index_select(0, indices))
+
+    def validate(self, split: str = "val") -> Evaluation:
+        """Evaluate the current network on the known cells of a split."""
+        rows = self.data.rows(split)
+        batches = Batches(
+            self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loading()
+        )
+        bf16 = self.config.training.precision == "bf16"
+        probabilities = class_probabilities(
+            self.evaluated_network, batches, self.transform, self.device, bf16
+        )
+        return evaluate_scores(probabilities, self.data.table.cells[rows], self.data.table.classes)
+
+    def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:
+        training = self.config.training
+        for part in self._parts():
+            _average_statistics(part)
+        losses = self.tally.mean_losses()
+        if not math.isfinite(losses["total"]):
+            raise RunError(
+                f"{self.folder.path}: the loss is no longer a finite number in epoch {epoch + 1} ({losses}); lower "
+                "training.lr, or set training.clip_norm."
+            )
+        thresholds = {name: value.tolist() for name, value in self.learner.thresholds().items()}
+        row: dict[str, Any] = {
+            "epoch": epoch,
+            "stage": stage,
+            "lr": self.optimiser.param_groups[-1]["lr"],
+            "losses": losses,
+            "thresholds": {
+                name: [round(value, 6) for value in values] for name, values in thresholds.items()
+            },
+            "pseudo_labels": self.tally.pseudo_labels(self.truth is not None) if stage == 2 else {},
+            "train_seconds": round(seconds, 3),
+        }
+        last = epoch + 1 == training.epochs
+        improved = False
+        if last or (epoch + 1) % training.evaluate_every == 0:
+            evaluation = self.validate()
+            row["val"] = evaluation.summary()
+            score = -1.0 if math.isnan(evaluation.mAP) else evaluation.mAP
+            improved = score > self.best["mAP"] or self.best["epoch"] < 0
+            if improved:
+                self.best = {"epoch": epoch, "mAP": score}
+        if self.is_main:
+            if improved:
+                with self.folder.new_checkpoint("best") as path:
+                    save_module(self._kept(), path / LEARNER)
+                    save_state({"best": self.best}, path / STATE)
+            self.folder.append_metrics(row)
+            self._write_thresholds(thresholds)
+            logger.info(log_line(row))
+        self._save_last(epoch + 1, 0)
+        self.display.epoch(row)
+
+    def _kept(self) -> nn.Module:
+        """The learner with the network that is evaluated."""
+        if self.average is None:
+            return self.learner
+        kept = nn.Module()
+        for name, child in self.learner.named_children():
+            kept.add_module(name, child)
+        kept.network = self.average.module
+        return kept
+
+    def _save_last(self, epoch: int, step: int) -> None:
+        state = {
+            "epoch": epoch,
+            "step": step,
+            "best": self.best,
+            "optimiser": self.optimiser.state_dict(),
+            "schedule": self.schedule.state_dict(),
+            "tally": _gather_objects(self.tally.state_dict()),
+            "average_steps": self.average.steps if self.average is not None else 0,
+            "data": self._fingerprint(),
+            "random": _gather_objects(random_states()),
+            "local": _gather_objects([_local_buffers(part) for part in self._parts()]),
+        }
+        if self.is_main:
+            with self.folder.new_checkpoint("last") as path:
+                save_module(self.learner, path / LEARNER)
+                if self.average is not None:
+                    save_module(self.average.module, path / AVERAGE)
+                save_state(state, path / STATE)
+
+    def _write_thresholds(self, thresholds: dict[str, list[float]]) -> None:
+        cells = self.data.table.cells[self.data.rows("train")]
+        positives, negatives = (cells > 0).sum(0).tolist(), (cells < 0).sum(0).tolist()
+        self.folder.write_thresholds(
+            ("class", "generator", "threshold", "known_positives", "known_negatives"),
+            [
+                (name, generator, f"{values[c]:.6f}", positives[c], negatives[c])
+                for c, name in enumerate(self.data.table.classes)
+                for generator, values in thresholds.items()
+            ],
+        )
+
+    def _parts(self) -> list[nn.Module]:
+        """The modules whose buffers change while training."""
+        return [self.learner] if self.average is None else [self.learner, self.average.module]
+
+    def _new_tally(self) -> EpochTally:
+        return EpochTally(tuple(self.learner.generators), self.data.table.num_classes, self.device)
+
+    def _loading(self) -> dict[str, Any]:
+        return {
+            "rank": self.accelerator.process_index,
+            "world_size": self.accelerator.num_processes,
+            "workers": self.config.images.workers,
+            "pin_memory": self.device.type == "cuda",
+        }
+
+    def _fingerprint(self) -> str:
+        table = self.data.table
+        digest = hashlib.sha256(np.ascontiguousarray(table.cells).tobytes())
+        assert table.split is not None
+        digest.update("\0".join((*table.images, *table.classes, *map(str, table.split))).encode())
+        return digest.hexdigest()
+
+
+def _accelerator(cpu: bool) -> Accelerator:
+    # Another run of the same process may have chosen another device.
+    if AcceleratorState._shared_state and world_size() == 1:
+        AcceleratorState._reset_state(reset_partial_state=True)
+    # Histograms differ between processes until an update adds them up, so buffers are not broadcast.
+    return Accelerator(cpu=cpu, kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])
+
+
+def _mix(*numbers: int) -> int:
+    """Return a well-spread 63-bit seed for a few small numbers."""
+    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+def _seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - for libraries that draw from the global generator
+
+
+def _local_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Buffers that differ between processes: histograms since the last update, BatchNorm within an epoch."""
+    if world_size() == 1:
+        return {}
+    return {
+        name: value.cpu()
+        for name, value in module.named_buffers()
+        if name.endswith((".counts", *_BATCH_STATISTICS))
+    }
+
+
+def _gather_objects(value: Any) -> list[Any]:
+    if world_size() == 1:
+        return [value]
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
+@torch.no_grad()
+def _average_statistics(module: nn.Module) -> None:
+    """Give every process the same BatchNorm statistics: the mean over processes."""
+    if world_size() > 1:
+        for name, value in module.named_buffers():
+            if name.endswith(_BATCH_STATISTICS):
+                value.copy_(sum_across(value) / world_size())

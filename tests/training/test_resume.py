@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from satl.errors import RunError
+from satl.methods import METHODS
+from satl.training.run_folder import RunFolder
+from training.tiny import KillAt, Killed, assert_same_run, metrics, resume, tiny_config, train
+
+# One configuration a method, so that the extras are covered as well.
+EXTRAS = {
+    "ignore": ("training.optimiser=sgd",),
+    "sst": ("training.ema=0.9", "training.clip_norm=0.5"),
+    "sst+satl": ("training.ema=0.9", "method.update_every=3", "training.warmup_epochs=0.5"),
+    "sst+sate": ("training.evaluate_every=3",),
+}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_run_killed_twice_ends_like_one_left_alone(method: str, tmp_path: Path) -> None:
+    settings = (f"method.name={method}", "training.checkpoint_steps=1", *EXTRAS.get(method, ()))
+    config = tiny_config(*settings)
+    train(tmp_path / "alone", config)
+    # In the middle of an epoch of each stage; what came after the checkpoint is lost.
+    with pytest.raises(Killed):
+        train(tmp_path / "cut", config, KillAt(epoch=1, step=2))
+    with pytest.raises(Killed):
+        resume(tmp_path / "cut", KillAt(epoch=3, step=1))
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "alone", tmp_path / "cut")
+    assert [row["epoch"] for row in metrics(tmp_path / "cut")] == [0, 1, 2, 3]
+
+
+def test_without_checkpoints_within_an_epoch_the_epoch_is_done_again(tmp_path: Path) -> None:
+    config = tiny_config("training.epochs=3", "training.stage1_epochs=1")
+    train(tmp_path / "alone", config)
+    with pytest.raises(Killed):
+        train(tmp_path / "cut", config, KillAt(epoch=2, step=3))
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+
+def test_a_row_half_written_and_a_row_too_many_are_dropped(tmp_path: Path) -> None:
+    config = tiny_config("training.epochs=3", "training.stage1_epochs=1")
+    train(tmp_path / "alone", config)
+    with pytest.raises(Killed):
+        train(tmp_path / "cut", config, KillAt(epoch=1, step=0))
+    file = tmp_path / "cut" / "metrics.jsonl"
+    # The process died after the row of an epoch and before its checkpoint, and later within a row.
+    file.write_text(file.read_text() + json.dumps({"epoch": 1}) + '\n{"epoch": 2, "los')
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+
+def test_a_finished_run_stays_as_it_is(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "copy")
+    trainer = resume(tmp_path / "copy")
+    assert trainer.finished
+    assert trainer.best["epoch"] >= 0
+    assert_same_run(tiny_run, tmp_path / "copy")
+
+
+def test_the_state_holds_everything_that_changed(tiny_run: Path) -> None:
+    learner = load_file(tiny_run / "checkpoints" / "last" / "learner.safetensors")
+    for part in (
+        "rules.intra.value",
+        "rules.cross.value",
+        "rules.intra.counts",
+        "rules.cross.counts",
+        "generators.cross.rows",
+        "generators.cross.owners",
+        "generators.cross.written",
+    ):
+        assert part in learner
+    assert learner["rules.cross.counts"].sum() > 0
+    assert learner["generators.cross.written"].sum() > 0
+    state = torch.load(tiny_run / "checkpoints" / "last" / "training.pt", weights_only=True)
+    assert set(state["random"][0]) == {"torch", "cuda", "python", "numpy"}
+    assert state["schedule"]["last_epoch"] == 16
+    assert (state["epoch"], state["step"]) == (4, 0)
+
+
+def test_other_labels_are_refused(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "copy")
+    config = tmp_path / "copy" / "config.yaml"
+    config.write_text(config.read_text().replace("mask_seed: null", "mask_seed: 5"))
+    with pytest.raises(RunError, match="labels or the split are not those"):
+        resume(tmp_path / "copy")
+
+
+def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        train(tmp_path / "run", tiny_config(), KillAt(epoch=0, step=0))
+    with pytest.raises(RunError, match=r"'last'.*remove the folder and start again"):
+        resume(tmp_path / "run")
+    with pytest.raises(Killed):
+        train(tmp_path / "other", tiny_config("training.checkpoint_steps=1"), KillAt(epoch=0, step=2))
+    with pytest.raises(RunError, match=r"'best'.*satl train --resume"):
+        RunFolder.open(tmp_path / "other").checkpoint("best")
