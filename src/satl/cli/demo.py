@@ -1,0 +1,69 @@
+"""``satl demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from satl.reports.record import Comparison
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(demo)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("runs/demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of pictures, hidden labels and weights.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key: section.key=value; repeatable.")
+    ] = None,
+) -> None:
+    """Train three methods on drawn scenes with 90 % of the labels hidden, compare them, write a report."""
+    from rich.console import Console
+
+    from satl.cli.progress import RichDisplay
+    from satl.demo.run import run_demo
+
+    progress = Console(stderr=True, highlight=False)
+    result = run_demo(
+        out,
+        seed,
+        settings or (),
+        display=RichDisplay,
+        announce=lambda text: progress.print(f"[bold]{text}[/]"),
+    )
+    console = Console(highlight=False)
+    console.print(results_table(result.comparison))
+    console.print(result.sentence, soft_wrap=True)
+    console.print(f"Report: {result.report}", soft_wrap=True, markup=False)
+
+
+def results_table(comparison: Comparison) -> Table:
+    """Return the table of a comparison: a row for each method."""
+    from rich.table import Table
+
+    known = f"{100 * comparison.proportion:.0f} % of the training labels known"
+    table = Table(
+        title=f"{comparison.counts['test']} test images, {known}",
+        caption="Pseudo-labels: precision and recall on the unknown cells in the last epoch.",
+    )
+    table.add_column("method")
+    for column in ("mAP", "OF1", "CF1", "precision", "recall", "seconds"):
+        table.add_column(column, justify="right")
+    for method in comparison.methods:
+        union = method.last_union()
+        numbers = [method.summary.get(key) for key in ("mAP", "OF1", "CF1")]
+        numbers += [union.get(key) for key in ("micro_precision", "micro_recall")]
+        table.add_row(method.name, *map(_percent, numbers), f"{method.seconds:.0f}")
+    return table
+
+
+def _percent(value: Any) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"

@@ -1,0 +1,68 @@
+"""``satl evaluate``."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(evaluate)
+
+
+def evaluate(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    split: Annotated[
+        str | None, typer.Option(help="train, val or test; by default test if there is one.")
+    ] = None,
+    checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    per_class: Annotated[bool, typer.Option("--per-class", help="Also print the table of classes.")] = False,
+) -> None:
+    """Measure a trained run on the known cells of a split; writes RUN/evaluation-SPLIT.{json,csv}."""
+    from satl.cli.progress import loading
+    from satl.training.recogniser import evaluate_run
+
+    with loading("Reading images", as_json) as progress:
+        evaluation, split = evaluate_run(run, split, checkpoint, progress)
+    if as_json:
+        typer.echo(json.dumps(evaluation.as_dict()))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    table = Table(title=f"{run}, checkpoint {checkpoint}, split {split}: {evaluation.num_images} images")
+    for column in ("", "mAP", "mAP plain", "OP", "OR", "OF1", "CP", "CR", "CF1"):
+        table.add_column(column, justify="right")
+    rows = (
+        ("at 0.5", evaluation.at_threshold, evaluation.mAP, evaluation.mAP_plain),
+        ("top 3", evaluation.top3, None, None),
+    )
+    for name, counts, interpolated, plain in rows:
+        values = (interpolated, plain, counts.OP, counts.OR, counts.OF1, counts.CP, counts.CR, counts.CF1)
+        table.add_row(name, *("" if value is None else _percent(value, 2) for value in values))
+    console.print(table)
+    if evaluation.not_measurable:
+        console.print(f"Not measurable, no known positive: {', '.join(evaluation.not_measurable)}.")
+    if per_class:
+        classes = Table()
+        for column in ("class", "positives", "negatives", "AP", "precision", "recall", "F1"):
+            classes.add_column(column, justify="left" if column == "class" else "right")
+        for row in evaluation.per_class:
+            shown = (row.average_precision, row.precision, row.recall, row.f1)
+            numbers = (_percent(value, 1) for value in shown)
+            classes.add_row(row.name, str(row.known_positives), str(row.known_negatives), *numbers)
+        console.print(classes)
+    console.print(
+        f"Written: {run / f'evaluation-{split}.json'} and {run / f'evaluation-{split}.csv'}", soft_wrap=True
+    )
+
+
+def _percent(value: float, digits: int) -> str:
+    return "-" if math.isnan(value) else f"{100 * value:.{digits}f}"

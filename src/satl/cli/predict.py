@@ -1,0 +1,35 @@
+"""``satl predict``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(predict)
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files or folders.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv or .jsonl.")],
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Probability from which a class is present.")
+    ] = 0.5,
+    checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+) -> None:
+    """Write class probabilities and decisions for new images."""
+    from satl.cli.progress import loading
+    from satl.training.prediction import find_images, predict_files, write_predictions
+
+    files = find_images(images)
+    write = write_predictions(out, threshold)  # a wrong extension is refused before the work, not after it
+    with loading("Reading images") as progress:
+        classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress)
+    write(files, classes, probabilities)
+    typer.echo(f"Wrote {len(files)} images x {len(classes)} classes to {out}")

@@ -1,0 +1,33 @@
+"""``satl scenes``: write the embedded data set as image files and a label table."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+
+    @app.command("scenes")
+    def scenes(
+        out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the images and labels.csv.")],
+        count: Annotated[int, typer.Option("--count", help="How many pictures.")] = 1000,
+        size: Annotated[int, typer.Option("--size", help="Side of a picture in pixels.")] = 96,
+        seed: Annotated[int, typer.Option("--seed", help="Another seed, other pictures.")] = 0,
+        image_format: Annotated[str, typer.Option("--format", help="png or jpg.")] = "png",
+    ) -> None:
+        """Render the embedded data set: drawn pictures with complete, true labels."""
+        from satl.demo.scenes import write_scenes
+
+        table = write_scenes(
+            out, count, size=size, seed=seed, workers=os.cpu_count() or 1, image_format=image_format
+        )
+        labels = float((table.cells == 1).sum()) / table.num_images
+        typer.echo(
+            f"{table.num_images} pictures of {size} x {size} pixels, {table.num_classes} classes, "
+            f"{labels:.2f} labels a picture: {out / 'labels.csv'}"
+        )

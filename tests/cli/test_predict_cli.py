@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from satl.demo.scenes import make_scenes
+from satl.training.recogniser import Recogniser
+
+Satl = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder tree of four pictures; the test images of the run are the first ones drawn after 88."""
+    pixels, _ = make_scenes(4, size=32, start=88)
+    names = ("b.png", "a.png", "deep/er/c.PNG", "deep/d.webp")
+    for name, image in zip(names, pixels, strict=True):
+        path = tmp_path / "pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path, lossless=True)
+    (tmp_path / "pictures" / "notes.txt").write_text("not an image")
+    return tmp_path / "pictures"
+
+
+def test_predictions_are_those_of_the_evaluation(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
+) -> None:
+    from satl.training.data import load_data
+
+    out_file = tmp_path / "out.csv"
+    code, out, err = satl("predict", tiny_run, folder / "b.png", folder / "a.png", "-o", out_file)
+    assert (code, err) == (0, "")
+    assert "Wrote 2 images x 24 classes" in out
+    recogniser = Recogniser.load(tiny_run)
+    data = load_data(recogniser.config)
+    expected = recogniser.probabilities(data.source, data.rows("test")[:2])
+    with out_file.open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["image", "label", "probability", "present"]
+    assert [row["image"] for row in rows[::24]] == [str(folder / "b.png"), str(folder / "a.png")]
+    assert [row["label"] for row in rows[:24]] == list(recogniser.classes)
+    found = np.array([float(row["probability"]) for row in rows]).reshape(2, 24)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert [row["present"] for row in rows] == [str(int(value >= 0.5)) for value in expected.flatten()]
+
+
+def test_jsonl_of_a_folder_in_order_with_another_threshold(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
+) -> None:
+    out_file = tmp_path / "out.jsonl"
+    options = ("--threshold", "0.2", "--checkpoint", "last", "--batch-size", "3")
+    assert satl("predict", tiny_run, folder, "-o", out_file, *options)[0] == 0
+    rows = [json.loads(line) for line in out_file.read_text().splitlines()]
+    names = [str(Path(row["image"]).relative_to(folder)) for row in rows]
+    assert names == ["a.png", "b.png", "deep/d.webp", "deep/er/c.PNG"]
+    for row in rows:
+        assert len(row["probabilities"]) == 24
+        assert row["present"] == [name for name, value in row["probabilities"].items() if value >= 0.2]
+    assert any(row["present"] for row in rows)
+
+
+def test_orientation_colours_and_odd_names(satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path) -> None:
+    image = Image.open(folder / "a.png")
+    turned = image.transpose(Image.Transpose.ROTATE_90)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: show it rotated by 270 degrees
+    turned.save(folder / "turned, [odd] ü.png", exif=exif)
+    image.convert("L").save(folder / "grey.jpg")
+    files = [folder / name for name in ("a.png", "turned, [odd] ü.png", "grey.jpg")]
+    assert satl("predict", tiny_run, *files, "-o", tmp_path / "o.jsonl")[0] == 0
+    first, second, third = (json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines())
+    assert second["image"] == str(files[1])
+    assert first["probabilities"] == second["probabilities"] != third["probabilities"]
+
+
+def test_an_older_file_is_replaced_as_a_whole(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "o.csv").write_text("old")
+    assert satl("predict", tiny_run, folder / "a.png", "-o", tmp_path / "o.csv")[0] == 0
+    assert (tmp_path / "o.csv").read_text().startswith("image,label")
+    (folder / "broken.png").write_bytes((folder / "b.png").read_bytes()[:100])
+    before = (tmp_path / "o.csv").read_text()
+    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv")
+    assert code == 2
+    assert "broken.png" in err
+    assert (tmp_path / "o.csv").read_text() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "pictures"]
