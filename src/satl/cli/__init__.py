@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib import import_module
 
@@ -11,9 +10,6 @@ _ROOMS = ("labels", "scenes", "train", "evaluate", "predict", "methods", "demo")
 
 def main() -> None:
     """Run the command line."""
-    # Threads that spin while they wait make a training many times slower on a machine that others use too. The
-    # library behind torch reads this when it is loaded, which happens later.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import typer
     from rich.console import Console
     from rich.markup import escape

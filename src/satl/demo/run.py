@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -86,15 +85,6 @@ def demo_config(method: str, seed: int = 0, overrides: Iterable[str] = ()) -> Ru
     return _run_config(method, demo_content(seed, overrides))
 
 
-def _use_every_core() -> None:
-    """Let torch compute on all cores it may use; its own default leaves out every second one of a shared core."""
-    import torch
-
-    if "OMP_NUM_THREADS" not in os.environ:
-        affinity = getattr(os, "sched_getaffinity", None)
-        torch.set_num_threads(len(affinity(0)) if affinity else os.cpu_count() or 1)
-
-
 def _run_config(method: str, content: Mapping[str, Any]) -> RunConfig:
     from satl.training.config import make_config
 
@@ -132,7 +122,6 @@ def run_demo(
     if scenes.test == 0:
         raise ConfigError("--set data.scenes.test: the demo compares on test scenes; give at least 1.")
     _check_folder(out)
-    _use_every_core()
     from satl.training.data import load_data
 
     say = announce or (lambda text: None)
