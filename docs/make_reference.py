@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -15,7 +16,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from satl.methods import METHODS
+from satl.methods import METHODS, Method, Parameters
+from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS
 from satl.training.config import (
     DataConfig,
     ImagesConfig,
@@ -78,7 +80,10 @@ def _kind(annotation: Any) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True)
+    return _shown(field.get_default(call_default_factory=True))
+
+
+def _shown(value: Any) -> str:
     if value is PydanticUndefined:
         return "required"
     if value is None:
@@ -91,8 +96,12 @@ def _default(field: FieldInfo) -> str:
 
 
 def _table(model: type[BaseModel], prefix: str) -> list[str]:
+    return _rows(model, model.model_fields, prefix)
+
+
+def _rows(model: type[BaseModel], fields: Mapping[str, FieldInfo], prefix: str) -> list[str]:
     lines = ["| key | default | values | meaning |", "| --- | --- | --- | --- |"]
-    for name, field in model.model_fields.items():
+    for name, field in fields.items():
         if field.description is None:
             raise SystemExit(f"{model.__name__}.{name} has no description; give its Field one.")
         cells = (f"`{prefix}.{name}`", _default(field), values(field), field.description)
@@ -108,18 +117,53 @@ def reference() -> str:
     lines += [
         "### method",
         "",
-        "`method.name` chooses the method (default `sst+satl`); the other keys depend on it.",
+        "`method.name` chooses the method (default `sst+satl`) and `method.threshold` another threshold rule for a",
+        "method that makes pseudo-labels; the other keys are those of the method's parts.",
         "",
+        "| method | network | generators | threshold | stage 1 | added in stage 2 | own defaults |",
+        "|---|---|---|---|---|---|---|",
     ]
-    shown: dict[type[BaseModel], str] = {}
-    for method in METHODS.values():
-        lines += [f"#### {method.name}", "", f"{method.summary} {method.reference}", ""]
-        if method.parameters in shown:
-            lines += [f"The keys of {shown[method.parameters]}.", ""]
-            continue
-        shown[method.parameters] = method.name
-        lines += [*_table(method.parameters, "method"), ""]
+    lines += [_declaration(method) for method in METHODS.values()]
+    lines += ["", "#### Every method", "", *_table(Parameters, "method"), ""]
+    for kind, registry in (
+        ("Network", NETWORKS),
+        ("Generator", GENERATORS),
+        ("Threshold rule", RULES),
+        ("Loss term", TERMS),
+    ):
+        for name, part in registry.items():
+            own = {
+                key: field
+                for key, field in part.parameters.model_fields.items()
+                if key not in Parameters.model_fields
+            }
+            if own:
+                summary = (part.parameters.__doc__ or "").splitlines()[0]
+                lines += [
+                    f"#### {kind} `{name}`",
+                    "",
+                    summary,
+                    "",
+                    *_rows(part.parameters, own, "method"),
+                    "",
+                ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _declaration(method: Method) -> str:
+    """Return one row of the table of methods."""
+    added = [name for name in method.stage2 if name not in method.stage1]
+    gone = [f"without {name}" for name in method.stage1 if name not in method.stage2]
+    cells = (
+        f"`{method.name}`",
+        method.network,
+        ", ".join(method.generators) or "-",
+        method.threshold or "-",
+        ", ".join(method.stage1),
+        ", ".join(added + gone) or "-",
+        ", ".join(f"{name} {_shown(value)}" for name, value in method.defaults.items()) or "-",
+    )
+    return "| " + " | ".join(cells) + " |"
 
 
 def page() -> str:

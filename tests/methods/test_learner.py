@@ -38,7 +38,7 @@ def make_learner(name: str, proportion: float = 0.5, **parameters: object) -> Le
     method = METHODS[name]
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     graph = torch.eye(CLASSES) * 0.5 + 0.5
-    network = TransferNetwork(CLASSES, TinyBackbone(), graph, pairs=method.needs_pairs, **sizes)
+    network = TransferNetwork(CLASSES, TinyBackbone(), graph, pairs=method.needs("pairs"), **sizes)
     return Learner(method, method.parameters(**parameters), network, proportion)
 
 

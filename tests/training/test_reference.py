@@ -21,7 +21,7 @@ def test_the_page_of_the_configuration_is_up_to_date() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
     assert text == module.page(), "run `python docs/make_reference.py`"
     for method in METHODS.values():
-        assert f"#### {method.name}\n" in text
+        assert f"| `{method.name}` |" in text
         for name in method.parameters.model_fields:
             assert f"| `method.{name}` |" in text
 

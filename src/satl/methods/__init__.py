@@ -1,17 +1,12 @@
-"""Methods declared as data, in one registry."""
+"""Methods declared as data, in one registry; every file of this folder is read, so a new method is one file."""
 
-from satl.methods import ignore, sst
+from importlib import import_module
+from pkgutil import iter_modules
+
 from satl.methods.base import METHODS, Method, Parameters, get_method, register_method
 from satl.methods.learner import Learner, StepResult
 
-__all__ = [
-    "METHODS",
-    "Learner",
-    "Method",
-    "Parameters",
-    "StepResult",
-    "get_method",
-    "ignore",
-    "register_method",
-    "sst",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["METHODS", "Learner", "Method", "Parameters", "StepResult", "get_method", "register_method"]

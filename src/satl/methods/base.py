@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from satl.errors import ConfigError, nearest
 
@@ -21,19 +23,39 @@ class Parameters(BaseModel):
     )
 
 
-class TransferParameters(Parameters):
-    """Parameters of the SST framework."""
+class PseudoParameters(Parameters):
+    """Parameters of the loss on pseudo-labels."""
 
     pseudo_weight: float = Field(1.0, ge=0, description="Weight of the loss on each generator's labels.")
+
+
+class CooccurrenceParameters(Parameters):
+    """Parameters of the co-occurrence loss."""
+
     cooccurrence_weight: float = Field(10.0, ge=0, description="Weight of the co-occurrence loss.")
+
+
+class ContrastParameters(Parameters):
+    """Parameters of the contrastive loss."""
+
     contrast_weight: float = Field(0.05, ge=0, description="Weight of the contrastive loss.")
-    bank_size: int = Field(100, ge=1, description="Stored features per class of the cross-image generator.")
+
+
+class LeaveOneOutParameters(Parameters):
+    """Parameters of generators that compare known positives with each other."""
+
     leave_one_out: bool = Field(
         True, description="Score a known positive without itself; false is the published code's score."
     )
 
 
-class LinearParameters(TransferParameters):
+class BankParameters(LeaveOneOutParameters):
+    """Parameters of the cross-image generator."""
+
+    bank_size: int = Field(100, ge=1, description="Stored features per class of the cross-image generator.")
+
+
+class LinearParameters(Parameters):
     """Parameters of SST's linear decay of one threshold for all classes."""
 
     threshold_start: float = Field(0.95, ge=0, le=1, description="Threshold of the first stage-2 epoch.")
@@ -41,7 +63,7 @@ class LinearParameters(TransferParameters):
     threshold_end: float = Field(0.75, ge=0, le=1, description="The lowest threshold.")
 
 
-class SemanticParameters(TransferParameters):
+class SemanticParameters(Parameters):
     """Parameters of semantic-aware thresholds (SATE)."""
 
     rate: float | None = Field(
@@ -82,11 +104,55 @@ def default_rate(proportion: float) -> float:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A generator, threshold rule, loss term or network that methods name."""
+
+    build: Callable[..., Any]
+    parameters: type[Parameters]
+    """What a user may set once a method names this part."""
+    needs: frozenset[str]
+    """What the step must compute for it: ``pairs`` (the pair branch), ``teacher`` (an average of weights)."""
+    ramped: bool
+    """Whether a loss term grows from 0 to its weight during the first epoch, as two of SST's do."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Build the part, or compute the loss term."""
+        return self.build(*arguments)
+
+
+class Registry(dict[str, Part]):
+    """Parts of one kind by name."""
+
+    def register(
+        self,
+        name: str,
+        parameters: type[Parameters] = Parameters,
+        needs: Iterable[str] = (),
+        ramped: bool = False,
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a builder to register it."""
+
+        def keep(build: Callable[..., Any]) -> Callable[..., Any]:
+            if name in self:
+                raise ValueError(f"part {name!r} is registered twice.")
+            self[name] = Part(build, parameters, frozenset(needs), ramped)
+            return build
+
+        return keep
+
+
+GENERATORS = Registry()
+RULES = Registry()
+TERMS = Registry()
+NETWORKS = Registry()
+
+
+@dataclass(frozen=True)
 class Method:
     """One way to learn from labels with holes, declared as data.
 
     The names in ``network``, ``generators``, ``threshold`` and the two stages are looked up in the
-    registries of those parts, so a new combination needs no code.
+    registries of those parts, so a new combination needs no code. What a user may set follows from the parts.
     """
 
     name: str
@@ -99,12 +165,76 @@ class Method:
     network: str = "transfer"
     generators: tuple[str, ...] = ()
     threshold: str | None = None
-    parameters: type[Parameters] = field(default=Parameters)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Defaults of parameters that differ from those of the parts."""
 
     @property
-    def needs_pairs(self) -> bool:
-        """Whether the network needs its pair branch."""
-        return "cooccurrence" in self.stage1 + self.stage2 or "intra" in self.generators
+    def parts(self) -> tuple[Part, ...]:
+        """Every part of the method, once."""
+        rules = () if self.threshold is None else (RULES[self.threshold],)
+        terms = dict.fromkeys(self.stage1 + self.stage2)
+        return (
+            NETWORKS[self.network],
+            *(TERMS[name] for name in terms),
+            *(GENERATORS[name] for name in self.generators),
+            *rules,
+        )
+
+    @property
+    def parameters(self) -> type[Parameters]:
+        """The model of what a user may set: the parameters of all parts together."""
+        models = dict.fromkeys(part.parameters for part in self.parts)
+        return _joined(tuple(models), tuple(self.defaults.items()))
+
+    def needs(self, what: str) -> bool:
+        """Whether some part needs ``pairs`` or a ``teacher``."""
+        return any(what in part.needs for part in self.parts)
+
+    def with_threshold(self, rule: str) -> Method:
+        """Return the same method with another threshold rule.
+
+        >>> from satl.methods import get_method
+        >>> "rate" in get_method("sst").with_threshold("semantic").parameters.model_fields
+        True
+        """
+        if rule not in RULES:
+            raise ConfigError(
+                f"method.threshold: there is no rule '{rule}'{nearest(rule, RULES)}; known: {', '.join(RULES)}."
+            )
+        if self.threshold is None:
+            raise ConfigError(
+                f"method.threshold: method '{self.name}' makes no pseudo-labels, so there is no threshold to choose; "
+                "remove the key."
+            )
+        kept = {
+            name: value for name, value in self.defaults.items() if name not in _own_fields(self.threshold)
+        }
+        return replace(self, threshold=rule, defaults=kept)
+
+
+def _own_fields(rule: str) -> set[str]:
+    return set(RULES[rule].parameters.model_fields) - set(Parameters.model_fields)
+
+
+@cache
+def _joined(models: tuple[type[Parameters], ...], defaults: tuple[tuple[str, Any], ...]) -> type[Parameters]:
+    """Return one model with the fields of all, with some defaults replaced."""
+    bases = tuple(
+        model
+        for model in models
+        if not any(other is not model and issubclass(other, model) for other in models)
+    )
+    make: Any = create_model  # the type checker takes a direct call for the definition of a class
+    joined: Any = bases[0] if len(bases) == 1 else make("MethodParameters", __base__=bases)
+    if defaults:
+        changed: dict[str, Any] = {}
+        for name, value in defaults:
+            own = copy(joined.model_fields[name])
+            own.default = value
+            changed[name] = (own.annotation, own)
+        joined = make("MethodParameters", __base__=joined, **changed)
+    result: type[Parameters] = joined
+    return result
 
 
 METHODS: dict[str, Method] = {}
@@ -125,16 +255,3 @@ def get_method(name: str) -> Method:
             f"method.name: there is no method '{name}'{nearest(name, METHODS)}; known: {', '.join(METHODS)}."
         )
     return METHODS[name]
-
-
-class Registry(dict[str, Callable[..., Any]]):
-    """Builders of one kind of part by name."""
-
-    def register(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorate a builder to register it."""
-
-        def keep(builder: Callable[..., Any]) -> Callable[..., Any]:
-            self[name] = builder
-            return builder
-
-        return keep

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from satl.methods.base import Method, Parameters
-from satl.methods.parts import GENERATORS, RAMPED_TERMS, RULES, TERMS, Setting, StepContext
+from satl.methods.base import GENERATORS, RULES, TERMS, Method, Parameters
+from satl.methods.parts import Setting, StepContext
 from satl.models.functional import symmetric_pairs
-from satl.models.transfer import TransferNetwork
+from satl.models.transfer import NetworkOutput
 from satl.scoring import Evidence, Generator, Scores
 from satl.thresholds import ThresholdRule
 
@@ -34,21 +34,26 @@ class Learner(nn.Module):
     histograms and feature banks.
     """
 
-    def __init__(
-        self, method: Method, parameters: Parameters, network: TransferNetwork, proportion: float
-    ) -> None:
+    def __init__(self, method: Method, parameters: Parameters, network: nn.Module, proportion: float) -> None:
         super().__init__()
         self.method = method
         self.parameters_of_method = parameters
         self.network = network
-        setting = Setting(parameters, network.num_classes, network.feature_dim, proportion)
+        setting = Setting(parameters, int(network.num_classes), int(network.feature_dim), proportion)  # type: ignore[arg-type]
         self.generators = nn.ModuleDict({name: GENERATORS[name](setting) for name in method.generators})
         self.rules = nn.ModuleDict(
             {name: RULES[method.threshold](setting) for name in method.generators if method.threshold}
         )
 
     def forward(
-        self, images: Tensor, labels: Tensor, indices: Tensor, stage: int, ramp: float, observe: bool
+        self,
+        images: Tensor,
+        labels: Tensor,
+        indices: Tensor,
+        stage: int,
+        ramp: float,
+        observe: bool,
+        teacher: Tensor | None = None,
     ) -> StepResult:
         """Compute the loss of one batch.
 
@@ -59,11 +64,12 @@ class Learner(nn.Module):
             stage: 1 or 2.
             ramp: weight in [0, 1] of the terms that grow during the first epoch.
             observe: whether the threshold rules take note of the scores.
+            teacher: ``(B, C)`` probabilities of the teacher, for methods that need one.
         """
-        output = self.network(images, with_pairs=self.method.needs_pairs)
+        output = self.network(images, with_pairs=self.method.needs("pairs"))
         evidence, scores, pseudo = None, {}, {}
         if self.generators:
-            evidence = self._evidence(output.features, output.pair_logits, labels, indices)
+            evidence = self._evidence(output, labels, indices, teacher)
         if evidence is not None and (stage == 2 or observe):
             scores = {name: generator(evidence) for name, generator in self.generators.items()}
         if stage == 2:
@@ -72,9 +78,9 @@ class Learner(nn.Module):
                 for name, score in scores.items()
             }
         rules = {name: self._rule(name) for name in scores}
-        context = StepContext(self.parameters_of_method, output, labels, scores, pseudo, rules)
+        context = StepContext(self.parameters_of_method, output, labels, scores, pseudo, rules, teacher)
         terms = self.method.stage2 if stage == 2 else self.method.stage1
-        parts = {name: TERMS[name](context) * (ramp if name in RAMPED_TERMS else 1.0) for name in terms}
+        parts = {name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0) for name in terms}
         if observe:
             for name, score in scores.items():
                 rules[name].observe(score.values, torch.where(score.informative, labels, 0))
@@ -98,10 +104,11 @@ class Learner(nn.Module):
     def score(self, images: Tensor, labels: Tensor, indices: Tensor) -> dict[str, Tensor]:
         """Return generator scores and the class probability ``(B, C)`` of a batch, for reports and figures.
 
-        Scores that mean nothing (see :class:`satl.scoring.Scores`) are NaN.
+        Scores that mean nothing (see :class:`satl.scoring.Scores`) are NaN. The network itself takes the
+        teacher's place.
         """
-        output = self.network(images, with_pairs=self.method.needs_pairs)
-        evidence = self._evidence(output.features, output.pair_logits, labels, indices)
+        output = self.network(images, with_pairs=self.method.needs("pairs"))
+        evidence = self._evidence(output, labels, indices, output.logits.float().sigmoid())
         result = {"probability": output.logits.float().sigmoid()}
         for name, generator in self.generators.items():
             values, informative = generator(evidence)
@@ -118,12 +125,12 @@ class Learner(nn.Module):
         return rule
 
     def _evidence(
-        self, features: Tensor, pair_logits: Tensor | None, labels: Tensor, indices: Tensor
+        self, output: NetworkOutput, labels: Tensor, indices: Tensor, teacher: Tensor | None
     ) -> Evidence:
         pairs = None
-        if pair_logits is not None:
-            pairs = symmetric_pairs(pair_logits.float().sigmoid(), labels.shape[1], diagonal=1.0)
-        return Evidence(features, pairs, labels, indices)
+        if output.pair_logits is not None:
+            pairs = symmetric_pairs(output.pair_logits.float().sigmoid(), labels.shape[1], diagonal=1.0)
+        return Evidence(output.features, pairs, labels, indices, output.logits, teacher)
 
 
 def _where_informative(scores: Scores) -> Tensor:

@@ -12,7 +12,20 @@ import torch
 from torch import Tensor
 
 from satl.losses import contrastive_loss, cooccurrence_loss, differential_ranking, partial_bce
-from satl.methods.base import Registry, default_rate
+from satl.methods.base import (
+    GENERATORS,
+    RULES,
+    TERMS,
+    BankParameters,
+    ContrastParameters,
+    CooccurrenceParameters,
+    LeaveOneOutParameters,
+    LinearParameters,
+    PseudoParameters,
+    RankingParameters,
+    SemanticParameters,
+    default_rate,
+)
 from satl.models.transfer import NetworkOutput
 from satl.scoring import CrossImageGenerator, Generator, IntraImageGenerator, Scores
 from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
@@ -40,21 +53,16 @@ class StepContext:
     scores: dict[str, Scores]
     pseudo: dict[str, Tensor]
     rules: dict[str, ThresholdRule]
+    teacher: Tensor | None = None
+    """``(B, C)`` probabilities of the teacher, for methods that need one."""
 
 
-GENERATORS = Registry()
-RULES = Registry()
-TERMS = Registry()
-RAMPED_TERMS = frozenset({"cooccurrence", "contrast"})
-"""Terms that grow from 0 to their full weight during the first epoch, as in SST's code."""
-
-
-@GENERATORS.register("intra")
+@GENERATORS.register("intra", LeaveOneOutParameters, needs=["pairs"])
 def _intra(setting: Setting) -> Generator:
     return IntraImageGenerator(setting.parameters.leave_one_out)
 
 
-@GENERATORS.register("cross")
+@GENERATORS.register("cross", BankParameters)
 def _cross(setting: Setting) -> Generator:
     parameters = setting.parameters
     return CrossImageGenerator(
@@ -62,7 +70,7 @@ def _cross(setting: Setting) -> Generator:
     )
 
 
-@RULES.register("linear")
+@RULES.register("linear", LinearParameters)
 def _linear(setting: Setting) -> ThresholdRule:
     parameters = setting.parameters
     return LinearDecayThreshold(
@@ -73,7 +81,7 @@ def _linear(setting: Setting) -> ThresholdRule:
     )
 
 
-@RULES.register("semantic")
+@RULES.register("semantic", SemanticParameters)
 def _semantic(setting: Setting) -> ThresholdRule:
     parameters = setting.parameters
     return SemanticAwareThreshold(
@@ -92,7 +100,7 @@ def _classification(context: StepContext) -> Tensor:
     return partial_bce(context.output.logits, context.labels, context.parameters.bce_reduction)
 
 
-@TERMS.register("pseudo")
+@TERMS.register("pseudo", PseudoParameters)
 def _pseudo(context: StepContext) -> Tensor:
     parameters = context.parameters
     costs = [
@@ -102,7 +110,7 @@ def _pseudo(context: StepContext) -> Tensor:
     return parameters.pseudo_weight * torch.stack(costs).sum()
 
 
-@TERMS.register("cooccurrence")
+@TERMS.register("cooccurrence", CooccurrenceParameters, needs=["pairs"], ramped=True)
 def _cooccurrence(context: StepContext) -> Tensor:
     assert context.output.pair_logits is not None
     return context.parameters.cooccurrence_weight * cooccurrence_loss(
@@ -110,12 +118,12 @@ def _cooccurrence(context: StepContext) -> Tensor:
     )
 
 
-@TERMS.register("contrast")
+@TERMS.register("contrast", ContrastParameters, ramped=True)
 def _contrast(context: StepContext) -> Tensor:
     return context.parameters.contrast_weight * contrastive_loss(context.output.features, context.labels)
 
 
-@TERMS.register("ranking")
+@TERMS.register("ranking", RankingParameters)
 def _ranking(context: StepContext) -> Tensor:
     parameters = context.parameters
     costs = [

@@ -1,22 +1,8 @@
 """SST, and SST with the parts of SATL."""
 
-from satl.methods.base import (
-    LinearParameters,
-    Method,
-    RankingParameters,
-    SemanticParameters,
-    register_method,
-)
+from satl.methods.base import Method, register_method
 
 _SATL = "SATL, arXiv 2507.23263."
-
-
-class LinearRankingParameters(LinearParameters, RankingParameters):
-    """Linear decay with the ranking loss."""
-
-
-class SatlParameters(SemanticParameters, RankingParameters):
-    """Semantic-aware thresholds with the ranking loss."""
 
 
 _STAGE1 = ("classification", "cooccurrence", "contrast")
@@ -32,7 +18,6 @@ register_method(
         stage2=_STAGE2,
         generators=_GENERATORS,
         threshold="linear",
-        parameters=LinearParameters,
     )
 )
 register_method(
@@ -44,7 +29,6 @@ register_method(
         stage2=_STAGE2,
         generators=_GENERATORS,
         threshold="semantic",
-        parameters=SemanticParameters,
     )
 )
 register_method(
@@ -56,7 +40,6 @@ register_method(
         stage2=(*_STAGE2, "ranking"),
         generators=_GENERATORS,
         threshold="linear",
-        parameters=LinearRankingParameters,
     )
 )
 register_method(
@@ -68,6 +51,5 @@ register_method(
         stage2=(*_STAGE2, "ranking"),
         generators=_GENERATORS,
         threshold="semantic",
-        parameters=SatlParameters,
     )
 )

@@ -18,6 +18,10 @@ class Evidence(NamedTuple):
     """``(B, C)`` with +1, -1, 0."""
     images: Tensor
     """``(B,)`` index of each image in the training set."""
+    logits: Tensor | None = None
+    """``(B, C)`` of the class head."""
+    teacher: Tensor | None = None
+    """``(B, C)`` class probabilities of an average of past weights on a clean view, where a method asks for it."""
 
 
 class Scores(NamedTuple):

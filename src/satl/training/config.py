@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from satl.errors import ConfigError, nearest
-from satl.methods.base import Parameters, get_method
+from satl.methods.base import Method, Parameters, get_method
 
 
 class Section(BaseModel):
@@ -128,15 +128,21 @@ class TrainingConfig(Section):
 
 
 class MethodConfig(BaseModel):
-    """The method and its parameters; which parameters there are depends on the name."""
+    """The method and its parameters; which parameters there are depends on the name and the rule."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     name: str = "sst+satl"
+    threshold: str | None = None
+
+    def declared(self) -> Method:
+        """Return the method, with another threshold rule where one is asked for."""
+        method = get_method(self.name)
+        return method if self.threshold is None else method.with_threshold(self.threshold)
 
     def parameters(self) -> Parameters:
         """Return the validated parameters of the method."""
-        return get_method(self.name).parameters.model_validate(self.model_extra or {})
+        return self.declared().parameters.model_validate(self.model_extra or {})
 
 
 class RunConfig(Section):
@@ -156,7 +162,9 @@ class RunConfig(Section):
     def resolved(self) -> dict[str, Any]:
         """Return the whole configuration, defaults and method parameters included, as plain data."""
         plain: dict[str, Any] = self.model_dump(mode="json")
-        plain["method"] = {"name": self.method.name, **self.method.parameters().model_dump(mode="json")}
+        chosen = {} if self.method.threshold is None else {"threshold": self.method.threshold}
+        parameters = self.method.parameters().model_dump(mode="json")
+        plain["method"] = {"name": self.method.name, **chosen, **parameters}
         return plain
 
 
@@ -222,7 +230,7 @@ def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
     except ValidationError as error:
         raise ConfigError(_sentence(error, origin, RunConfig)) from error
     try:
-        method = get_method(config.method.name)
+        method = config.method.declared()
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from error
     try:

@@ -82,7 +82,11 @@ class Trainer:
         self.learner = learner.to(self.device)
         self.optimiser = make_optimiser(self.learner, training)
         self.model: nn.Module = self.accelerator.prepare_model(self.learner)
-        self.average = MovingAverage(self.learner.network, training.ema) if training.ema else None
+        self.needs_teacher = self.learner.method.needs("teacher")
+        decay = training.ema
+        if decay is None and self.needs_teacher:
+            decay = self.learner.parameters_of_method.teacher_decay  # type: ignore[attr-defined]
+        self.average = None if decay is None else MovingAverage(self.learner.network, decay)
         self.batches = Batches(
             data.source,
             train_rows,
@@ -226,6 +230,7 @@ class Trainer:
         self.generator.manual_seed(_mix(training.seed, epoch, step))
         pixels = self.augment(images, self.generator, first=share.first, total=share.total)
         labels = self.cells.index_select(0, indices)
+        observe = epoch >= training.stage1_epochs - 1
         with torch.autocast(self.device.type, torch.bfloat16, enabled=training.precision == "bf16"):
             result = self.model(
                 pixels,
@@ -233,7 +238,8 @@ class Trainer:
                 indices,
                 stage=stage,
                 ramp=step / steps if epoch == 0 else 1.0,
-                observe=epoch >= training.stage1_epochs - 1,
+                observe=observe,
+                teacher=self._taught(images) if observe and self.needs_teacher else None,
             )
         self.accelerator.backward(result.loss)
         if training.clip_norm is not None:
@@ -248,6 +254,14 @@ class Trainer:
         if stage == 2 and every is not None and (step + 1) % every == 0 and step + 1 < steps:
             self.learner.update_thresholds()
         self.tally.add(result, labels, None if self.truth is None else self.truth.index_select(0, indices))
+
+    @torch.no_grad()
+    def _taught(self, images: Tensor) -> Tensor:
+        """Return the class probabilities ``(B, C)`` of the averaged weights on a view without augmentation."""
+        assert self.average is not None
+        output = self.average.module(self.transform(images))
+        probabilities: Tensor = output.logits.float().sigmoid()
+        return probabilities
 
     def validate(self, split: str = "val") -> Evaluation:
         """Evaluate the current network on the known cells of a split."""
