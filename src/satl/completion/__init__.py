@@ -1,0 +1,57 @@
+"""Fill the table and say how far to trust it: certificates, shift check, annotation plan, label errors, audit.
+
+Pure NumPy and SciPy on arrays (N, C): scores on any scale, labels +1 present, -1 absent, 0 unknown.
+"""
+
+from __future__ import annotations
+
+from satl.completion.audit import AuditResult, AuditSample, Band, Share, draw_audit, estimate_audit
+from satl.completion.bounds import (
+    clopper_pearson_interval,
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    conformal_rank,
+    finite_population_lower,
+    finite_population_upper,
+    labels_needed,
+)
+from satl.completion.certificates import Certificate, Certification, Reason
+from satl.completion.certification import certify
+from satl.completion.evidence import Evidence
+from satl.completion.holdout import HeldOut, assign_folds, hold_out, hold_out_fraction
+from satl.completion.label_errors import LabelErrors, find_label_errors
+from satl.completion.plan import LabelPlan, plan_labels
+from satl.completion.shift import ShiftCheck, Verdict, check_shift, precision_at_prevalence
+
+__all__ = [
+    "AuditResult",
+    "AuditSample",
+    "Band",
+    "Certificate",
+    "Certification",
+    "Evidence",
+    "HeldOut",
+    "LabelErrors",
+    "LabelPlan",
+    "Reason",
+    "Share",
+    "ShiftCheck",
+    "Verdict",
+    "assign_folds",
+    "certify",
+    "check_shift",
+    "clopper_pearson_interval",
+    "clopper_pearson_lower",
+    "clopper_pearson_upper",
+    "conformal_rank",
+    "draw_audit",
+    "estimate_audit",
+    "find_label_errors",
+    "finite_population_lower",
+    "finite_population_upper",
+    "hold_out",
+    "hold_out_fraction",
+    "labels_needed",
+    "plan_labels",
+    "precision_at_prevalence",
+]

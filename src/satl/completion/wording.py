@@ -1,0 +1,62 @@
+"""The sentences of a certificate, for a person who does not read code."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from satl.completion.certificates import Certificate, Reason
+
+_WORD = {1: "present", -1: "absent"}
+
+
+def explain_certificate(certificate: Certificate, names: tuple[str, ...]) -> list[str]:
+    """One sentence per class; see :meth:`satl.completion.Certificate.explain`."""
+    return [_sentence(certificate, row, name) for row, name in enumerate(names)]
+
+
+def _sentence(certificate: Certificate, row: int, name: str) -> str:
+    word, opposite = _WORD[certificate.value], _WORD[-certificate.value]
+    reason = Reason(int(certificate.reason[row]))
+    cells, errors = int(certificate.cells[row]), int(certificate.errors[row])
+    if reason is Reason.CERTIFIED:
+        side = "at least" if certificate.value > 0 else "at most"
+        return (
+            f"'{name}' is accepted as {word} for a score of {side} {certificate.threshold[row]:.4g}: "
+            f"{cells - errors} of {_number(cells, 'held-out cell')} there are right."
+        )
+    tested = _number(int(certificate.tested[row]), "held-out cell")
+    why = {
+        Reason.NOTHING_UNKNOWN: "no unknown cell has a score",
+        Reason.NONE_OF_VALUE: f"no held-out cell is known to be {word}",
+        Reason.NONE_OF_OTHER: f"no held-out cell is known to be {opposite}, so nothing could contradict it",
+        Reason.TOO_FEW_OF_OTHER: f"too few held-out cells are known to be {opposite} to say how many would pass",
+        Reason.PREVALENCE_OPEN: "there are too few cells to estimate how many unknown cells are present",
+        Reason.TOO_FEW: (
+            f"of its {tested}, {cells - errors} of {cells:,} beyond a threshold are right, "
+            f"too few to show {certificate.target[row]:.4g}"
+        ),
+        Reason.TOO_LOW: (
+            f"at best {cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold are right, "
+            f"which does not show {certificate.target[row]:.4g}"
+        ),
+        Reason.LETS_TOO_MUCH_THROUGH: f"every precise threshold would also take in too many that are {opposite}",
+        Reason.OVERLAP: f"its thresholds would accept the same cells as those for {opposite}",
+    }[reason]
+    return f"'{name}' has no threshold for {word}: {why}{_remedy(certificate, row, reason)}."
+
+
+def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
+    if reason in {Reason.NOTHING_UNKNOWN, Reason.OVERLAP, Reason.LETS_TOO_MUCH_THROUGH}:
+        return ""
+    if reason is Reason.NONE_OF_OTHER or reason is Reason.NONE_OF_VALUE:
+        missing = certificate.value if reason is Reason.NONE_OF_VALUE else -certificate.value
+        return f"; label some cells that are {_WORD[missing]}"
+    at_random, in_zone = certificate.wanted.at_random[row], certificate.wanted.in_zone[row]
+    if not np.isfinite(at_random):
+        return "; more labels alone are not expected to help, a better model may"
+    there = "highest" if certificate.value > 0 else "lowest"
+    return f"; about {at_random:,.0f} more labels of random cells, or {in_zone:,.0f} among the {there} scores, may do"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from satl.completion import certify, plan_labels
+from satl.completion.bounds import errors_at_most
+from satl.completion.wanted import cells_required
+from satl.errors import SatlError
+
+
+def case(seed=0, rows=3000, classes=4, known=(60, 100, 600, 0), separation=4.0, prevalence=0.3):
+    random = np.random.default_rng(seed)
+    truth = np.where(random.random((rows, classes)) < prevalence, 1, -1).astype(np.int8)
+    scores = random.normal(size=truth.shape) + separation * (truth > 0)
+    labels = truth.copy()
+    for column in range(classes):
+        labels[known[column % len(known)] :, column] = 0
+    return scores, labels, truth
+
+
+def test_cells_are_unknown_distinct_and_within_the_budget():
+    scores, labels, _ = case()
+    plan = plan_labels(scores, labels, certify(scores, labels), budget=150)
+    assert 0 < len(plan) <= 150
+    assert not labels[plan.row, plan.column].any()
+    assert len(set(zip(plan.row.tolist(), plan.column.tolist(), strict=True))) == len(plan)
+    np.testing.assert_array_equal(plan.score, scores[plan.row, plan.column])
+    assert plan.drawn.sum() == len(plan)
+    assert (plan.drawn <= plan.labels).all()
+
+
+def test_every_cell_lies_in_the_zone_of_its_aim():
+    scores, labels, _ = case()
+    plan = plan_labels(scores, labels, certify(scores, labels), budget=10_000)
+    value, zone = plan.value_of_aim[plan.aim], plan.zone[plan.aim]
+    assert (value * plan.score >= value * zone).all()
+    np.testing.assert_array_equal(plan.column, plan.column_of_aim[plan.aim])
+    np.testing.assert_array_equal(np.bincount(plan.aim, minlength=len(plan.zone)), plan.drawn)
+
+
+def test_classes_short_of_evidence_come_first():
+    scores, labels, _ = case()
+    plan = plan_labels(scores, labels, certify(scores, labels), budget=100_000)
+    assert plan.stage.tolist() == sorted(plan.stage.tolist())
+    assert plan.column_of_aim[0] == 3  # nothing is known about it
+    assert plan.stage[0] == 0
+    assert set(plan.column_of_aim[plan.stage == 1].tolist()) == {0, 1}
+    assert set(plan.column_of_aim[plan.stage == 3].tolist()) <= {2}
+
+
+def test_within_a_stage_most_gain_per_label_comes_first():
+    scores, labels, _ = case(classes=8, known=(80, 90, 100, 110))
+    plan = plan_labels(scores, labels, certify(scores, labels), budget=100_000)
+    for stage in set(plan.stage.tolist()):
+        ratio = (plan.gain / plan.labels)[plan.stage == stage]
+        assert (np.diff(ratio) <= 1e-12).all()
+
+
+def test_cells_of_a_zone_are_a_random_part_of_it():
+    # Not the highest scores and not those nearest the threshold: their mean is that of the zone.
+    scores, labels, _ = case(rows=20_000, classes=1, known=(100,))
+    result = certify(scores, labels)
+    means = []
+    for seed in range(40):
+        plan = plan_labels(scores, labels, result, seed=seed)
+        first = plan.aim == 0
+        means.append(plan.score[first].mean())
+    inside = plan.value_of_aim[0] * scores >= plan.value_of_aim[0] * plan.zone[0]
+    pool = scores[inside & (labels == 0)]
+    error = pool.std() / np.sqrt(first.sum() * 40)
+    assert abs(np.mean(means) - pool.mean()) < 4 * error
+
+
+def test_zones_of_one_class_do_not_meet():
+    for seed in range(10):
+        scores, labels, _ = case(seed, separation=1.5 + seed / 2, known=(80, 150))
+        plan = plan_labels(scores, labels, certify(scores, labels, precision=0.8), budget=10**6)
+        present, absent = plan.zones(4)
+        both = ~np.isnan(present) & ~np.isnan(absent)
+        assert (absent[both] < present[both]).all()
+
+
+def test_labels_of_the_plan_bring_certificates():
+    scores, labels, truth = case(classes=20, known=(80,), separation=5.0)
+    before = certify(scores, labels)
+    plan = plan_labels(scores, labels, before, budget=100_000)
+    labels[plan.row, plan.column] = truth[plan.row, plan.column]
+    after = certify(scores, labels, planned=plan.planned(scores.shape), zones=plan.zones(20))
+    aims = plan.column_of_aim[(plan.value_of_aim == 1) & (plan.drawn == plan.labels)]
+    assert before.present.certified[aims].mean() < 0.3
+    assert after.present.certified[aims].mean() > 0.5
+    # No threshold is looser than the zone, and the tested cells are those of the plan.
+    limit, _ = plan.zones(20)
+    got = after.present.certified & ~np.isnan(limit)
+    assert (after.present.threshold[got] >= limit[got]).all()
+    np.testing.assert_array_equal(after.present.tested[aims], plan.drawn[plan.value_of_aim == 1][: len(aims)])
+    decision = after.decide(scores, labels)
+    assert (truth[decision == 1] == 1).mean() > 0.95
+
+
+def test_a_seed_gives_the_same_plan():
+    scores, labels, _ = case()
+    result = certify(scores, labels)
+    one, other = plan_labels(scores, labels, result), plan_labels(scores, labels, result)
+    np.testing.assert_array_equal(one.row, other.row)
+    assert (plan_labels(scores, labels, result, seed=1).row[:20] != one.row[:20]).any()
+
+
+def test_nothing_to_gain_is_an_empty_plan():
+    scores, labels, _ = case(separation=0.0, known=(2500,), prevalence=0.5)
+    plan = plan_labels(scores, labels, certify(scores, labels))
+    assert len(plan) == 0
+    assert plan.as_dict(list("abcd")) == {"cells": 0, "aims": []}
+    assert np.isnan(plan.zones(4)).all()
+    assert not plan.planned(scores.shape).any()
+
+
+def test_plan_is_json():
+    scores, labels, _ = case()
+    record = plan_labels(scores, labels, certify(scores, labels), budget=50).as_dict(list("abcd"))
+    aims = json.loads(json.dumps(record, allow_nan=False))["aims"]
+    assert record["cells"] == sum(aim["drawn"] for aim in aims) == 50
+    assert aims[0]["name"] == "d"
+
+
+def test_required_cells_have_about_even_odds():
+    random = np.random.default_rng(0)
+    for rate in (0.005, 0.02, 0.03):
+        number = int(cells_required(np.array([[rate]]), np.array([0.95]), np.array([0.05]))[0, 0])
+        errors = random.binomial(number, rate, 4000)
+        odds = (errors_at_most(errors, number, 0.95) <= 0.05).mean()
+        assert 0.4 < odds < 0.8
+
+
+def test_bad_input():
+    scores, labels, _ = case()
+    result = certify(scores, labels)
+    with pytest.raises(SatlError, match="at least 1 cell"):
+        plan_labels(scores, labels, result, budget=0)
+    with pytest.raises(SatlError, match="about 4 classes, but the scores are about 2"):
+        plan_labels(scores[:, :2], labels[:, :2], result)
