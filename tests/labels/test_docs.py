@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from satl.cli.labels import register
 from satl.labels import ENCODINGS
+from satl.labels.io import FORMATS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "labels.md").read_text(encoding="utf-8")
 
@@ -37,7 +38,7 @@ def run(command: str) -> str:
 
 def test_console_blocks() -> None:
     blocks = re.findall(r"```console\n\$ (.*?)\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 7
     for command, expected in blocks:
         assert run(command).split() == expected.split(), command
 
@@ -51,5 +52,8 @@ def test_python_blocks() -> None:
     assert result.failed == 0, "".join(report)
 
 
-def test_every_encoding_has_a_row() -> None:
+def test_every_encoding_and_format_has_a_row() -> None:
     assert all(f"| `{name}` |" in PAGE for name in ENCODINGS)
+    for name, format in FORMATS.items():
+        extensions = ", ".join(f"`{extension}`" for extension in format.extensions)
+        assert f"| `{name}` | {extensions} |" in PAGE

@@ -32,11 +32,8 @@ text = st.text(
 @st.composite
 def tables(draw: st.DrawFn, truth: bool = False) -> LabelTable:
     images = draw(st.lists(text, min_size=1, max_size=6, unique=True))
-    classes = draw(
-        st.lists(
-            text.filter(lambda s: s.lower() not in ("image", "split")), min_size=1, max_size=5, unique=True
-        )
-    )
+    plain = text.filter(lambda s: s.lower() not in ("image", "split", "label", "labels", "tags", "positives"))
+    classes = draw(st.lists(plain, min_size=1, max_size=5, unique=True))
     shape = (len(images), len(classes))
     row = st.lists(st.sampled_from([-1, 0, 1]), min_size=shape[1], max_size=shape[1])
     grid = st.lists(row, min_size=shape[0], max_size=shape[0])
@@ -158,14 +155,24 @@ def test_writing_refused_leaves_nothing(tmp_path: Path, pets: LabelTable) -> Non
             with pytest.raises(TableError, match=f"class called '{name}'.*write .jsonl or .npz"):
                 write_table(odd, tmp_path / f"t.{extension}")
         write_table(odd, tmp_path / "fine" / "t.jsonl")
-    with pytest.raises(TableError, match=r"satl writes .csv, .jsonl.*not '.xlsx' files"):
+    for names in (("Label", "value"), ("tags",)):
+        odd = LabelTable(("a",), names, np.ones((1, len(names))))
+        for extension in ("csv", "parquet"):
+            with pytest.raises(TableError, match=r"would read back as another kind of table: write \.jsonl"):
+                write_table(odd, tmp_path / f"t.{extension}")
+    with pytest.raises(TableError, match=r"satl writes \.csv, \.json, \.jsonl.*not '\.xlsx' files"):
         write_table(pets, tmp_path / "t.xlsx")
     with pytest.raises(TableError, match="both the table and its truth"):
         write_table(pets.with_truth(pets.cells), tmp_path / "t.csv", truth=tmp_path / "t.csv")
     (tmp_path / "file").write_text("")
+    (tmp_path / "folder.csv").mkdir()
     with pytest.raises(TableError, match="cannot be written"):
         write_table(pets, tmp_path / "file" / "t.csv")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "fine"]
+    with pytest.raises(TableError, match="cannot be written"):
+        write_table(pets, tmp_path / "folder.csv")
+    with pytest.raises(TableError, match=r"t\.json: COCO json cannot say unknown, and 1 cells are unknown"):
+        write_table(pets.with_truth(abs(pets.cells)), tmp_path / "t.json", format="coco")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "fine", "folder.csv"]
 
 
 # ------------------------------------------------------------------------------------------- CSV that is fine
@@ -200,6 +207,33 @@ def test_unicode_commas_quotes_and_line_breaks_in_quotes(tmp_path: Path) -> None
     assert table.splits == {"train": 1, "tëst": 1}
     with pytest.raises(TableError, match="control character"):
         read_table(write(tmp_path / "t.csv", 'image,"c\nat"\na,1\n'))
+
+
+def test_columns_that_are_no_classes_are_named_not_guessed(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "image,Sex,cat,Age , dog\na,F,1,70,\nb,M,0,2,1\n")
+    expected = LabelTable(("a", "b"), ("cat", "dog"), np.array([[1, 0], [-1, 1]]))
+    assert read_table(path, ignore_columns=("Age", "Sex")) == expected
+    parquet(
+        tmp_path / "t.parquet",
+        image=["a", "b"],
+        when=pa.array([0, 1], pa.date32()),
+        cat=[1, 0],
+        dog=[None, 1],
+    )
+    with pytest.raises(TableError, match=r"column 'when' holds date32.*--ignore-column 'when'"):
+        read_table(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", ignore_columns=("when",)) == expected
+    assert read_table(tmp_path / "t.parquet", ignore_columns="when") == expected
+    with pytest.raises(
+        TableError, match=r"no column 'sex' to ignore \(did you mean 'Sex'\?\): correct --ignore-col"
+    ):
+        read_table(path, ignore_columns=("sex",))
+    with pytest.raises(TableError, match="no column names the image"):
+        read_table(path, ignore_columns=("image",))
+    for name in ("t.jsonl", "t.npz"):
+        write_table(expected, tmp_path / name)
+        with pytest.raises(TableError, match="leave out --ignore-column"):
+            read_table(tmp_path / name, ignore_columns=("Sex",))
 
 
 def test_long_values_beyond_one_block_of_the_parser(tmp_path: Path) -> None:
@@ -247,6 +281,7 @@ def test_positive_only_is_readable_and_says_so(tmp_path: Path) -> None:
         ("image,cat,dog,cat\na,1,0,1\n", "columns 2 and 4 are both called 'cat'"),
         ("image,cat,cat \na,1,0\n", "columns 2 and 3 are both called 'cat'"),
         ("image,cat,dog\na,1,\nb,1\n", r"row 2 \(image 'b'\) has 2 columns, but the header has 3"),
+        ("image,cat,dog\na,1,\nb,1", r"its last row, 2 \(image 'b'\), has 2 of 3 columns.*only in part"),
         ("image,cat,dog\na,1,\n\nb,1,0,0\n", r"row 2 \(image 'b'\) has 4 columns, but the header has 3"),
         ("image,cat\na,1\nb,\na,0\n", "rows 1 and 3 are both about image 'a'"),
         ("image,cat\na,1\n,0\n", "row 2 has no image"),
@@ -255,13 +290,14 @@ def test_positive_only_is_readable_and_says_so(tmp_path: Path) -> None:
             r"row 2 \(image 'b'\), column 'dog': '2' is not a label: write 1, 0, -1",
         ),
         ("image,cat,dog\na,1,maybe\n", r"row 1 \(image 'a'\), column 'dog': 'maybe' is not a label"),
-        ("image,sex,cat\na,Female,1\n", "column 'sex': 'Female' is not a label.*remove the column if 'sex'"),
+        ("image,sex,cat\na,Female,1\n", "column 'sex': 'Female' is not a label.*--ignore-column 'sex'"),
         ("image,split,cat\na,train,1\nb,,0\n", r"row 2 \(image 'b'\) has no split"),
         ('image,"cat\na,1\n', "header cannot be read as CSV"),
         ('image,cat\n"a,1\nb,0\n', "row 1|check its quotes"),
         (b"image,cat\nb\xe9b\xe9.jpg,1\n", r"line 2 is not UTF-8 text \(byte 0xe9\): save the file as UTF-8"),
         (codecs.BOM_UTF16_LE + "image,cat\na,1\n".encode("utf-16-le"), "is UTF-16 text: save it as UTF-8"),
         (gzip.compress(b"image,cat\na,1\n"), "is a gzip file, not CSV"),
+        ("<!DOCTYPE html><html></html>", "is a web page or XML, not CSV"),
         (b"PAR1....", "is a Parquet file, not CSV"),
         (b"PK\x03\x04...", "is a zip or Excel file, not CSV"),
         ("image,cat\na\x00b,1\nc,\n", "control character"),
@@ -604,10 +640,24 @@ def test_formats_that_share_an_extension_are_told_apart_by_content(tmp_path: Pat
     def read(path: Path, encoding: str | None) -> TableFile:
         raise AssertionError
 
-    for name in ("coco", "lvis"):
+    for name in ("red", "blue"):
         register_format(
-            Format(name, (".json",), read, recognises=lambda path, name=name: name in path.read_text())
+            Format(
+                name, (".dat",), read, lambda *_: None, recognises=lambda p, name=name: name in p.read_text()
+            )
         )
-    assert find_format(write(tmp_path / "t.json", "a lvis file")).name == "lvis"
-    with pytest.raises(TableError, match="could be any of coco, lvis"):
-        find_format(write(tmp_path / "t.json", "neither"))
+    assert find_format(write(tmp_path / "t.dat", "a blue file")).name == "blue"
+    with pytest.raises(TableError, match="could be any of red, blue: rename"):
+        find_format(write(tmp_path / "t.dat", "neither"))
+    with pytest.raises(TableError, match=r"could be any of red, blue: let `satl convert` .* --format red"):
+        find_format(tmp_path / "new.dat", writing=True)
+    assert find_format(tmp_path / "new.dat", writing=True, name="red").name == "red"
+    with pytest.raises(TableError, match=r"no format 'rde' \(did you mean 'red'\?\)"):
+        find_format(tmp_path / "new.dat", writing=True, name="rde")
+    with pytest.raises(TableError, match=r"new\.csv: format 'red' is for \.dat files"):
+        find_format(tmp_path / "new.csv", writing=True, name="red")
+    # One that recognises nothing is what the extension means otherwise, and what is written without a name.
+    register_format(Format("plain", (".dat",), read, lambda *_: None))
+    assert find_format(write(tmp_path / "t.dat", "neither")).name == "plain"
+    assert find_format(write(tmp_path / "t.dat", "red")).name == "red"
+    assert find_format(tmp_path / "new.dat", writing=True).name == "plain"

@@ -1,4 +1,4 @@
-"""``satl inspect`` and ``satl mask``: parse, call, print."""
+"""``satl inspect``, ``satl mask`` and ``satl convert``: parse, call, print."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from satl.labels import TableFile
     from satl.labels.inspection import ClassReport, Inspection
 
 ENCODING_HELP = (
@@ -20,27 +21,48 @@ ENCODING_HELP = (
 SHOWN_CLASSES = 20
 
 TableArgument = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="Label table: .csv, .tsv, .parquet, .jsonl or .npz.")
+    Path, typer.Argument(metavar="TABLE", help="Label table: .csv, .tsv, .parquet, .jsonl, .json or .npz.")
+]
+SourceArgument = Annotated[
+    Path, typer.Argument(metavar="SOURCE", help="Label table, or the folder of a data set with --dataset.")
 ]
 EncodingOption = Annotated[str | None, typer.Option("--encoding", help=ENCODING_HELP)]
+TruthOption = Annotated[Path | None, typer.Option("--truth", help="A second table with the hidden truth.")]
+IgnoreOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore-column", help="A column of a wide table that is no class, such as an age; repeatable."
+    ),
+]
+DatasetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dataset", help="Read a data set in its published layout: coco2014, vg200, voc2007, chexpert, ..."
+    ),
+]
+OptionsOption = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="An option of the data set: key=value, see docs/datasets.md; repeatable."),
+]
 
 
 def inspect_command(
-    table: TableArgument,
+    table: SourceArgument,
     images: Annotated[
         Path | None, typer.Option("--images", help="Folder of the image files: decode and compare them all.")
     ] = None,
     encoding: EncodingOption = None,
-    truth: Annotated[
-        Path | None, typer.Option("--truth", help="A second table with the hidden truth.")
-    ] = None,
+    truth: TruthOption = None,
+    ignore_column: IgnoreOption = None,
+    dataset: DatasetOption = None,
+    option: OptionsOption = None,
     show_all: Annotated[bool, typer.Option("--all", help="Show every class, not only the thinnest.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
     """Show what a label table knows: coverage per class, thin classes, broken image files."""
-    from satl.labels import inspect_table, open_table
+    from satl.labels import inspect_table
 
-    source = open_table(table, encoding, truth=truth)
+    source = _open(table, encoding, truth, ignore_column, dataset, option)
     report = inspect_table(source) if images is None else _with_progress(source, images)
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
@@ -55,6 +77,7 @@ def mask_command(
     ],
     seed: Annotated[int, typer.Option("--seed", help="Seed of the mask; one seed gives nested masks.")] = 0,
     encoding: EncodingOption = None,
+    ignore_column: IgnoreOption = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", help="The masked table (default: beside TABLE, named after the mask)."),
@@ -76,7 +99,7 @@ def mask_command(
     for written in (target,) if holds_truth else (target, truth_path(target)):
         if written.resolve() == table.resolve():
             raise TableError(f"{written} would be overwritten by its own mask: choose another name with -o.")
-    source = open_table(table, encoding)
+    source = open_table(table, encoding, ignore_columns=ignore_column or ())
     masked = mask_table(source.table, proportion, seed)
     files = write_table(masked, target)
     before, after = int(source.table.known.sum()), int(masked.known.sum())
@@ -93,10 +116,108 @@ def mask_command(
     _say(console, f"Look at it: satl inspect {files[0]}{option}")
 
 
+def convert_command(
+    source: SourceArgument,
+    target: Annotated[Path, typer.Argument(metavar="TARGET", help="File to write; its extension says how.")],
+    encoding: EncodingOption = None,
+    truth: TruthOption = None,
+    ignore_column: IgnoreOption = None,
+    dataset: DatasetOption = None,
+    option: OptionsOption = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Kind of TARGET where its extension has several: long or positives (.csv, .tsv; long also "
+            ".parquet), coco or lvis (.json). A .csv or .parquet file is wide without it.",
+        ),
+    ] = None,
+    to_encoding: Annotated[
+        str | None,
+        typer.Option("--to-encoding", help="Encoding of TARGET; else one that reads back by itself."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite TARGET.")] = False,
+) -> None:
+    """Write a label table or a data set in another format; splits and hidden truth are kept."""
+    from satl.errors import TableError
+    from satl.labels import truth_path, write_table
+    from satl.labels.io import find_format
+
+    kind = find_format(target, writing=True, name=format)
+    if target.resolve() == source.resolve():
+        raise TableError(f"{target} would be overwritten by its own copy: choose another name.")
+    _refuse_existing(target, force)
+    opened = _open(source, encoding, truth, ignore_column, dataset, option)
+    if opened.table.truth is not None and not kind.holds_truth:
+        hidden = truth_path(target)
+        for other in (source, truth):
+            if other is not None and hidden.resolve() == other.resolve():
+                raise TableError(
+                    f"{hidden} would be overwritten by the truth of {target}: choose another name."
+                )
+        _refuse_existing(hidden, force)
+    files = write_table(opened.table, target, to_encoding, format=format)
+    console = _console()
+    _say(console, f"Read   {source}: {opened.format}" + (f", {opened.encoding}" if opened.encoding else ""))
+    table = opened.table
+    splits = ", ".join(f"{name} {count:,}" for name, count in table.splits.items())
+    _say(
+        console,
+        f"Wrote  {files[0]}: {kind.name}, {table.num_images:,} images, {table.num_classes:,} classes"
+        + (f" ({splits})" if splits else ""),
+    )
+    if table.truth is not None:
+        _say(console, f"Truth  {files[-1]}" + (" (inside)" if len(files) == 1 else ""))
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     app.command("inspect")(inspect_command)
     app.command("mask")(mask_command)
+    app.command("convert")(convert_command)
+
+
+def _open(
+    source: Path,
+    encoding: str | None,
+    truth: Path | None,
+    ignore_columns: list[str] | None,
+    dataset: str | None,
+    options: list[str] | None,
+) -> TableFile:
+    """Read a table, or a data set where one is named."""
+    from satl.errors import ConfigError
+    from satl.labels import DATASETS, TableFile, open_table, read_dataset
+
+    if dataset is None:
+        if options:
+            raise ConfigError("--option belongs to a data set: name it with --dataset.")
+        if source.is_dir():
+            raise ConfigError(
+                f"{source} is a folder: name the table in it, or pass --dataset with one of {', '.join(DATASETS)}."
+            )
+        return open_table(source, encoding, truth=truth, ignore_columns=ignore_columns or ())
+    if encoding is not None or truth is not None or ignore_columns:
+        raise ConfigError(
+            f"--encoding, --truth and --ignore-column belong to a table, not to data set '{dataset}': "
+            f"leave them out."
+        )
+    values = {}
+    for text in options or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--option {text}: write it as key=value, for example splits=train.")
+        values[name.strip()] = value.strip()
+    return TableFile(read_dataset(dataset, source, **values), source, dataset)
+
+
+def _refuse_existing(path: Path, force: bool) -> None:
+    from satl.errors import TableError
+
+    if path.is_dir():
+        raise TableError(f"{path} is a folder: name the file to write.")
+    if path.exists() and not force:
+        raise TableError(f"{path} exists already: choose another name, or pass --force to overwrite it.")
 
 
 def _console() -> Console:

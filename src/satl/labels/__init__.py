@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from satl.labels.atomic import atomic_path
+from satl.labels.datasets import DATASETS, read_dataset
 from satl.labels.encodings import ENCODINGS, Encoding
 from satl.labels.inspection import Inspection, inspect_table
 from satl.labels.io import TableFile, open_table, read_table, truth_path, write_table
@@ -12,6 +13,7 @@ from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
 
 __all__ = [
     "ABSENT",
+    "DATASETS",
     "ENCODINGS",
     "PRESENT",
     "UNKNOWN",
@@ -23,6 +25,7 @@ __all__ = [
     "inspect_table",
     "mask_table",
     "open_table",
+    "read_dataset",
     "read_table",
     "split_table",
     "truth_path",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from satl.errors import EncodingError, TableError, nearest
 from satl.labels.atomic import atomic_path
 from satl.labels.encodings import find_encoding
-from satl.labels.io import jsonl, npz, parquet, wide_csv
+from satl.labels.io import coco, jsonl, long, npz, parquet, positives, wide_csv
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
 from satl.labels.table import Cells, LabelTable
 
@@ -18,11 +20,14 @@ __all__ = [
     "FORMATS",
     "Format",
     "TableFile",
+    "coco",
     "find_format",
     "jsonl",
+    "long",
     "npz",
     "open_table",
     "parquet",
+    "positives",
     "read_table",
     "register_format",
     "truth_path",
@@ -33,14 +38,21 @@ __all__ = [
 PathLike = str | os.PathLike[str]
 
 
-def read_table(path: PathLike, encoding: str | None = None, *, truth: PathLike | None = None) -> LabelTable:
-    """Read a label table; the extension chooses the format.
+def read_table(
+    path: PathLike,
+    encoding: str | None = None,
+    *,
+    truth: PathLike | None = None,
+    ignore_columns: Sequence[str] = (),
+) -> LabelTable:
+    """Read a label table; the extension chooses the format, and the content where several share it.
 
-    path: ``.csv``, ``.tsv``, ``.parquet``, ``.jsonl`` or ``.npz``.
+    path: ``.csv``, ``.tsv``, ``.parquet``, ``.jsonl``, ``.json`` or ``.npz``.
     encoding: a name in ``ENCODINGS``; without it the values must leave only one reading.
     truth: a second table with the hidden truth, matched by image id and class name. Unless it says
         itself how it is to be read (words, JSONL, a stated encoding), it is read in ``encoding`` as
         well. Images that it lacks have unknown truth; a class that it lacks is an error.
+    ignore_columns: columns of a wide file that are no classes, such as an age or a date.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "pets.csv"
@@ -48,12 +60,18 @@ def read_table(path: PathLike, encoding: str | None = None, *, truth: PathLike |
     >>> read_table(file).cells.tolist()
     [[1, 0], [-1, 1]]
     """
-    return open_table(path, encoding, truth=truth).table
+    return open_table(path, encoding, truth=truth, ignore_columns=ignore_columns).table
 
 
-def open_table(path: PathLike, encoding: str | None = None, *, truth: PathLike | None = None) -> TableFile:
+def open_table(
+    path: PathLike,
+    encoding: str | None = None,
+    *,
+    truth: PathLike | None = None,
+    ignore_columns: Sequence[str] = (),
+) -> TableFile:
     """Read like :func:`read_table` and also return format, encoding and the values seen."""
-    opened = _open(Path(path), encoding)
+    opened = _open(Path(path), encoding, ignore_columns)
     if truth is None:
         return opened
     hidden_path = Path(truth)
@@ -63,7 +81,12 @@ def open_table(path: PathLike, encoding: str | None = None, *, truth: PathLike |
 
 
 def write_table(
-    table: LabelTable, path: PathLike, encoding: str | None = None, *, truth: PathLike | None = None
+    table: LabelTable,
+    path: PathLike,
+    encoding: str | None = None,
+    *,
+    truth: PathLike | None = None,
+    format: str | None = None,
 ) -> tuple[Path, ...]:
     """Write a label table; the extension chooses the format. Returns the files written.
 
@@ -72,6 +95,8 @@ def write_table(
         files state their encoding.
     truth: where the hidden truth goes if the table has one and the format holds a single table;
         without it, beside the file as :func:`truth_path` says.
+    format: the name of the format where the extension has several: ``long`` or ``positives`` for CSV (which is
+        wide otherwise), ``coco`` or ``lvis`` for JSON.
 
     Each file appears completely or not at all.
 
@@ -85,31 +110,37 @@ def write_table(
     True
     """
     target = Path(path)
-    format = find_format(target, writing=True)
+    kind = find_format(target, writing=True, name=format)
     chosen = None if encoding is None else find_encoding(encoding)
-    jobs = [(table, target, format)]
-    if table.truth is not None and (truth is not None or not format.holds_truth):
+    jobs = [(table, target, kind)]
+    if table.truth is not None and (truth is not None or not kind.holds_truth):
         hidden_path = truth_path(target) if truth is None else Path(truth)
         if hidden_path == target:
             raise TableError(f"{target} cannot hold both the table and its truth: name another file.")
         hidden = LabelTable(table.images, table.classes, table.truth, table.split)
-        # The truth first: a table whose truth is missing would pass unnoticed.
-        jobs = [(hidden, hidden_path, find_format(hidden_path, writing=True)), *jobs]
-        jobs[-1] = (table.with_truth(None), target, format)
-    for content, destination, kind in jobs:
-        # One encoding for both, so that one option reads both; JSON lines need none.
-        use = chosen if kind.encoded or destination == target else None
-        try:
-            with atomic_path(destination) as temporary:
-                assert kind.write is not None
-                kind.write(content, temporary, use)
-        except TableError as error:
-            # Writers see a temporary name, so the one that the user gave is told here.
-            raise type(error)(f"{destination}: {error}") from None
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise TableError(f"{destination} cannot be written ({reason}): choose another place.") from None
-    return tuple(destination for _, destination, _ in jobs[::-1])
+        same = format if hidden_path.suffix.lower() in kind.extensions else None
+        jobs = [
+            (table.with_truth(None), target, kind),
+            (hidden, hidden_path, find_format(hidden_path, writing=True, name=same)),
+        ]
+    # Files appear when the stack unwinds: all of them or none, and the truth first, because a table whose
+    # truth is missing would pass unnoticed.
+    destination = target
+    try:
+        with ExitStack() as written:
+            for content, destination, used in jobs:
+                # One encoding for both, so that one option reads both; JSON lines need none.
+                use = chosen if used.encoded or destination == target else None
+                temporary = written.enter_context(atomic_path(destination))
+                assert used.write is not None
+                used.write(content, temporary, use)
+    except TableError as error:
+        # Writers see a temporary name, so the one that the user gave is told here.
+        raise type(error)(f"{destination}: {error}") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TableError(f"{destination} cannot be written ({reason}): choose another place.") from None
+    return tuple(destination for _, destination, _ in jobs)
 
 
 def truth_path(path: PathLike) -> Path:
@@ -122,12 +153,19 @@ def truth_path(path: PathLike) -> Path:
     return target.with_name(f"{target.stem}.truth{target.suffix}")
 
 
-def _open(path: Path, encoding: str | None) -> TableFile:
-    format = _format_to_read(path)
+def _open(path: Path, encoding: str | None, ignore_columns: Sequence[str] = ()) -> TableFile:
     if encoding is not None:
         find_encoding(encoding)
     try:
-        return format.read(path, encoding)
+        format = _format_to_read(path)
+        if not ignore_columns:
+            return format.read(path, encoding)
+        if not format.ignores_columns:
+            raise TableError(
+                f"{path} is no wide table with one column per class ({format.name}): leave out --ignore-column."
+            )
+        names = (ignore_columns,) if isinstance(ignore_columns, str) else tuple(ignore_columns)
+        return format.read(path, encoding, ignore=names)
     except OSError as error:
         raise TableError(
             f"{path} cannot be read ({error.strerror or error}): check its permissions."

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from satl.errors import TableError
 from satl.labels.encodings import ENCODINGS, Encoding, require_writable
 from satl.labels.io.registry import Format, TableFile, register_format
-from satl.labels.io.wide import check_header, code_columns, decode_coded, wide_header
+from satl.labels.io.wide import check_header, code_columns, decode_coded, wide_header, without_ignored
 from satl.labels.table import UNKNOWN, LabelTable
 
-_ENCODING_KEY = b"satl.encoding"
+ENCODING_KEY = b"satl.encoding"
 _PANDAS_INDEX = "__index_level_"
 
 
-def read_parquet(path: Path, encoding: str | None) -> TableFile:
+def read_parquet(path: Path, encoding: str | None, ignore: Sequence[str] = ()) -> TableFile:
     """Read a wide Parquet file; one written by :func:`write_parquet` states its encoding itself."""
+    import pyarrow as pa
+
+    header, columns, stated = parquet_columns(path)
+    kept = without_ignored(header, ignore, path)
+    header, columns = [header[i] for i in kept], [columns[i] for i in kept]
+    image_at, _ = check_header(header, path)
+    for position, column in enumerate(columns):
+        kind = column.type
+        if position != image_at and (pa.types.is_nested(kind) or pa.types.is_temporal(kind)):
+            raise TableError(
+                f"{path}: column {header[position]!r} holds {kind}, not labels: remove it if it is not a class "
+                f"(or pass it over: --ignore-column {header[position]!r})."
+            )
+    return decode_coded(code_columns(header, columns, path), path, "parquet", encoding, stated)
+
+
+def parquet_columns(path: Path) -> tuple[list[str], list[Any], str | None]:
+    """Return the names of the columns, the columns, and the encoding that the file states, or None."""
     import pyarrow as pa
     import pyarrow.parquet
 
@@ -26,23 +46,25 @@ def read_parquet(path: Path, encoding: str | None) -> TableFile:
     except (pa.ArrowInvalid, pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")[:160]
         raise TableError(f"{path} is not a readable Parquet file ({reason}): save it again.") from None
-    stated = (arrow.schema.metadata or {}).get(_ENCODING_KEY)
+    stated = (arrow.schema.metadata or {}).get(ENCODING_KEY)
     header = arrow.schema.names
     # pandas stores the row numbers of a frame under this name: they are no class.
     kept = [i for i, name in enumerate(header) if not name.startswith(_PANDAS_INDEX)]
-    header = [header[i] for i in kept]
-    if not header:
+    if not kept:
         raise TableError(f"{path} is empty: write a column 'image' and one column per class.")
-    image_at, _ = check_header(header, path)
-    for position, source in enumerate(kept):
-        kind = arrow.schema.types[source]
-        if position != image_at and (pa.types.is_nested(kind) or pa.types.is_temporal(kind)):
-            raise TableError(
-                f"{path}: column {header[position]!r} holds {kind}, not labels: "
-                f"remove it if it is not a class."
-            )
-    coded = code_columns(header, [arrow.column(i) for i in kept], path)
-    return decode_coded(coded, path, "parquet", encoding, None if stated is None else stated.decode())
+    return [header[i] for i in kept], [arrow.column(i) for i in kept], stated.decode() if stated else None
+
+
+def parquet_header(path: Path) -> list[str]:
+    """Return the column names of a file that may be Parquet; empty where it is not."""
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        names = pyarrow.parquet.read_schema(path).names
+    except (pa.ArrowInvalid, pa.ArrowException, OSError, ValueError):
+        return []
+    return [name for name in names if not name.startswith(_PANDAS_INDEX)]
 
 
 def write_parquet(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
@@ -67,8 +89,8 @@ def write_parquet(table: LabelTable, path: Path, encoding: Encoding | None) -> N
             columns.append(
                 pa.array(lookup[column + 1], pa.int8(), mask=(column == UNKNOWN) if gaps else None)
             )
-    arrow = pa.table(columns, names=header).replace_schema_metadata({_ENCODING_KEY: chosen.name.encode()})
+    arrow = pa.table(columns, names=header).replace_schema_metadata({ENCODING_KEY: chosen.name.encode()})
     pyarrow.parquet.write_table(arrow, path, compression="zstd")
 
 
-register_format(Format("parquet", (".parquet", ".pq"), read_parquet, write_parquet))
+register_format(Format("parquet", (".parquet", ".pq"), read_parquet, write_parquet, ignores_columns=True))

@@ -32,7 +32,7 @@ class TableFile:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-Reader = Callable[[Path, str | None], TableFile]
+Reader = Callable[..., TableFile]
 Writer = Callable[[LabelTable, Path, Encoding | None], None]
 
 
@@ -40,11 +40,13 @@ Writer = Callable[[LabelTable, Path, Encoding | None], None]
 class Format:
     """A file format: how to read and write it.
 
-    read: (path, encoding name or None) -> TableFile.
+    read: (path, encoding name or None) -> TableFile; also takes ``ignore``, names of columns that are no
+        classes, where ``ignores_columns``.
     write: (table, temporary path, encoding or None for the format's own choice); None: read only.
     holds_truth: whether one file carries the hidden truth as well.
     encoded: whether its cells are values that need an encoding.
-    recognises: for formats that share an extension (``.json``), tells from the file itself.
+    recognises: for formats that share an extension (``.json``), tells from the file itself. One without it is
+        what the extension means otherwise.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Format:
     holds_truth: bool = False
     encoded: bool = True
     recognises: Callable[[Path], bool] | None = None
+    ignores_columns: bool = False
 
 
 FORMATS: dict[str, Format] = {}
@@ -67,21 +70,47 @@ def register_format(format: Format) -> Format:
     return format
 
 
-def find_format(path: Path, *, writing: bool = False) -> Format:
-    """Return the format of a path, by extension and then, among several, by content."""
+def find_format(path: Path, *, writing: bool = False, name: str | None = None) -> Format:
+    """Return the format of a path: the one called ``name``, or by extension and then, among several, by content.
+
+    A file that is yet to be written has no content: there the format without ``recognises`` is taken.
+    """
     extension = path.suffix.lower()
     usable = [f for f in FORMATS.values() if f.write is not None or not writing]
+    if name is not None:
+        return _named(path, name, usable)
     found = [f for f in usable if extension in f.extensions]
-    if len(found) > 1 and not writing:
-        found = [f for f in found if f.recognises is not None and f.recognises(path)] or found
+    if len(found) > 1:
+        recognised = [] if writing else [f for f in found if f.recognises is not None and f.recognises(path)]
+        found = recognised or [f for f in found if f.recognises is None] or found
     if len(found) == 1:
         return found[0]
     verb = "writes" if writing else "reads"
     known = sorted({e for f in usable for e in f.extensions})
     if found:
-        raise TableError(f"{path} could be any of {', '.join(f.name for f in found)}: rename or convert it.")
+        names = ", ".join(f.name for f in found)
+        remedy = (
+            f"let `satl convert` write it with --format {found[0].name}, or choose .csv, .jsonl or .npz"
+            if writing
+            else "rename or convert it"
+        )
+        raise TableError(f"{path} could be any of {names}: {remedy}.")
     what = f"'{extension}' files" if extension else "a file without extension"
     raise TableError(
         f"{path}: satl {verb} {', '.join(known)}, not {what}{nearest(extension, known)}: "
         f"{'choose' if writing else 'convert to'} one of those."
     )
+
+
+def _named(path: Path, name: str, usable: list[Format]) -> Format:
+    by_name = {f.name: f for f in usable}
+    if name not in by_name:
+        raise TableError(
+            f"there is no format {name!r}{nearest(name, by_name)}: pass --format with one of {', '.join(by_name)}."
+        )
+    format = by_name[name]
+    if path.suffix.lower() not in format.extensions:
+        raise TableError(
+            f"{path}: format '{name}' is for {' or '.join(format.extensions)} files: give it such a name."
+        )
+    return format

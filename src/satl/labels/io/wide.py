@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import EncodingError, TableError
+from satl.errors import EncodingError, TableError, nearest
 from satl.labels.encodings import (
     NOT_A_LABEL,
     VALUES,
@@ -39,6 +39,21 @@ IMAGE_COLUMN_NAMES = (
 )
 """Names under which the first column is taken for the image, where no column is called ``image``."""
 SPLIT_COLUMN = "split"
+LONG_COLUMNS = ("label", "value")
+"""Columns that, alone beside the image and the split, make a table long: one row per image and class."""
+LIST_COLUMNS = ("labels", "tags", "positives")
+"""A column that, alone beside the image and the split, makes a table a list of positives."""
+
+
+def other_columns(header: Sequence[str]) -> set[str] | None:
+    """Return the lower-case names beside image and split, or None where no column names the image."""
+    lowered = [name.strip().lower() for name in header]
+    if not lowered or len(set(lowered)) != len(lowered):
+        return None
+    image = IMAGE_COLUMN if IMAGE_COLUMN in lowered else lowered[0]
+    if image not in IMAGE_COLUMN_NAMES:
+        return None
+    return set(lowered) - {image, SPLIT_COLUMN}
 
 
 @dataclass(frozen=True)
@@ -52,11 +67,10 @@ class Coded:
     truth: npt.NDArray[np.uint8] | None = None
 
 
-def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
-    """Return the positions of the image and split columns, after refusing unnamed and repeated columns."""
-    plain = [name.strip() for name in header]
+def check_names(header: Sequence[str], path: Path) -> None:
+    """Refuse unnamed and repeated columns."""
     first: dict[str, int] = {}
-    for number, name in enumerate(plain, start=1):
+    for number, name in enumerate((name.strip() for name in header), start=1):
         if not name:
             hint = " (from pandas: write with index=False)" if number == 1 else ""
             raise TableError(f"{path}: column {number} has no name{hint}: name or remove it.")
@@ -65,6 +79,12 @@ def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
                 f"{path}: columns {first[name]} and {number} are both called {name!r}: rename or remove one."
             )
         first[name] = number
+
+
+def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
+    """Return the positions of the image and split columns, after refusing unnamed and repeated columns."""
+    check_names(header, path)
+    plain = [name.strip() for name in header]
     lowered = [name.lower() for name in plain]
     if IMAGE_COLUMN in lowered:
         image = lowered.index(IMAGE_COLUMN)
@@ -103,6 +123,18 @@ def column_codes(column: Any) -> npt.NDArray[np.uint8]:
     return codes
 
 
+def without_ignored(header: Sequence[str], ignore: Sequence[str], path: Path) -> list[int]:
+    """Return the positions of the columns that are left when those called ``ignore`` are passed over."""
+    plain = [name.strip() for name in header]
+    for name in ignore:
+        if name.strip() not in plain:
+            raise TableError(
+                f"{path}: there is no column {name!r} to ignore{nearest(name, plain)}: correct --ignore-column."
+            )
+    passed = {name.strip() for name in ignore}
+    return [i for i, name in enumerate(plain) if name not in passed]
+
+
 def code_columns(header: Sequence[str], columns: Sequence[Any], path: Path) -> Coded:
     """Turn the named Arrow columns of a wide file into codes, or say which row and column is wrong."""
     image_at, split_at = check_header(header, path)
@@ -127,7 +159,7 @@ def not_a_label(path: Path, row: int, image: str, column: str, value: object) ->
     return (
         f"{path}: row {row + 1} (image {image!r}), column {column!r}: {str(value)!r} is not a label: "
         f"write 1, 0, -1, present, absent, unknown or nothing, "
-        f"or remove the column if {column!r} is not a class."
+        f"or remove the column if {column!r} is not a class (or pass it over: --ignore-column {column!r})."
     )
 
 
@@ -229,4 +261,10 @@ def wide_header(table: LabelTable) -> list[str]:
                 f"a wide table cannot hold a class called {name!r}, which names a column of its own: "
                 f"write .jsonl or .npz."
             )
+    names = {name.lower() for name in table.classes}
+    if names == set(LONG_COLUMNS) or (len(names) == 1 and names <= set(LIST_COLUMNS)):
+        raise TableError(
+            f"a wide table whose only classes are called {' and '.join(map(repr, table.classes))} would read back "
+            f"as another kind of table: write .jsonl or .npz."
+        )
     return [IMAGE_COLUMN, *([SPLIT_COLUMN] if table.split is not None else []), *table.classes]

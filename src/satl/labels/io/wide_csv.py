@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from satl.errors import TableError
 from satl.labels.encodings import Encoding, default_encoding, require_writable
 from satl.labels.io.registry import Format, TableFile, register_format
-from satl.labels.io.wide import check_header, code_columns, decode_coded, wide_header
+from satl.labels.io.text import BOM, check_text
+from satl.labels.io.wide import (
+    IMAGE_COLUMN,
+    SPLIT_COLUMN,
+    Coded,
+    check_names,
+    code_columns,
+    decode_coded,
+    wide_header,
+    without_ignored,
+)
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
 
-_BOM = b"\xef\xbb\xbf"
 _ROWS_AT_ONCE = 16_384
-_OTHER_KINDS = {b"PAR1": "a Parquet file", b"PK\x03\x04": "a zip or Excel file", b"\x1f\x8b": "a gzip file"}
 
 
 def delimiter_of(path: Path) -> str:
@@ -25,21 +34,35 @@ def delimiter_of(path: Path) -> str:
     return "\t" if path.suffix.lower() == ".tsv" else ","
 
 
-def read_csv(path: Path, encoding: str | None) -> TableFile:
-    """Read a wide CSV file."""
+def read_csv(path: Path, encoding: str | None, ignore: Sequence[str] = ()) -> TableFile:
+    """Read a wide CSV file; the columns called ``ignore`` are passed over."""
+    return decode_coded(read_csv_codes(path, ignore), path, "csv", encoding)
+
+
+def read_csv_codes(path: Path, ignore: Sequence[str] = ()) -> Coded:
+    """Read a wide CSV file up to the meaning of its values."""
+    header, columns = csv_columns(path)
+    kept = without_ignored(header, ignore, path)
+    return code_columns([header[i] for i in kept], [columns[i] for i in kept], path)
+
+
+def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
+    """Return the header of a CSV file and its columns as Arrow text, repeated words stored once."""
     import pyarrow as pa
     import pyarrow.csv
 
     data = path.read_bytes()
-    _check_text(data, path)
+    if not data.removeprefix(BOM).strip():
+        raise TableError(f"{path} is empty: write a header 'image,<class>,...' and one row per image.")
+    check_text(data, path, "CSV")
     body_at, header = _read_header(data, path)
-    check_header(header, path)
+    check_names(header, path)
     body = pa.py_buffer(data)[body_at:]
     # Columns are called by position: the names were checked above and may be anything.
     names = [str(i) for i in range(len(header))]
-    image_type, cell_type = pa.string(), pa.dictionary(pa.int32(), pa.string())
+    text, words = pa.string(), pa.dictionary(pa.int32(), pa.string())
     types = {
-        name: image_type if header[i].strip().lower() in ("image", "split") or i == 0 else cell_type
+        name: text if i == 0 or header[i].strip().lower() in (IMAGE_COLUMN, SPLIT_COLUMN) else words
         for i, name in enumerate(names)
     }
     if not data[body_at : body_at + 4096].strip() and not data[body_at:].strip():
@@ -56,8 +79,19 @@ def read_csv(path: Path, encoding: str | None) -> TableFile:
     except pa.ArrowInvalid as error:
         _explain_ragged(data, len(header), path)
         raise TableError(f"{path} cannot be read as CSV ({_one_line(error)}): check its quotes.") from None
-    coded = code_columns(header, arrow.columns, path)
-    return decode_coded(coded, path, "csv", encoding)
+    return header, arrow.columns
+
+
+def csv_header(path: Path) -> list[str]:
+    """Return the header of a file that may be CSV; empty where it is not."""
+    with path.open("rb") as stream:
+        start = stream.read(1 << 16)
+    try:
+        text = start.removeprefix(BOM).decode("utf-8", errors="ignore")
+        rows = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter_of(path))
+        return next((row for row in rows if row), [])
+    except csv.Error:
+        return []
 
 
 def write_csv(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
@@ -74,47 +108,30 @@ def write_csv(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
         lookup[state + 1, : len(field)] = np.frombuffer(field, dtype=np.uint8)
     with path.open("wb") as stream:
         header = wide_header(table)
-        stream.write(delimiter.join(_quoted(name, delimiter) for name in header).encode() + b"\n")
+        stream.write(delimiter.join(quoted(name, delimiter) for name in header).encode() + b"\n")
         for start in range(0, table.num_images, _ROWS_AT_ONCE):
             block = slice(start, start + _ROWS_AT_ONCE)
             cells = lookup[table.cells[block] + 1].reshape(-1, table.num_classes * width)
             splits = None if table.split is None else table.split[block].tolist()
             lines = []
             for row, image in enumerate(table.images[block]):
-                prefix = _quoted(image, delimiter)
+                prefix = quoted(image, delimiter)
                 if splits is not None:
-                    prefix += delimiter + _quoted(splits[row], delimiter)
+                    prefix += delimiter + quoted(splits[row], delimiter)
                 lines.append(prefix.encode() + cells[row].tobytes().translate(None, b"\0"))
             stream.write(b"\n".join(lines) + b"\n")
 
 
-def _quoted(text: str, delimiter: str) -> str:
+def quoted(text: str, delimiter: str) -> str:
+    """Return a field as CSV writes it: in quotes where it must be."""
     if '"' in text or delimiter in text:
         return '"' + text.replace('"', '""') + '"'
     return text
 
 
-def _check_text(data: bytes, path: Path) -> None:
-    """Refuse what is no UTF-8 text, saying what it is where that can be told."""
-    if not data.removeprefix(_BOM).strip():
-        raise TableError(f"{path} is empty: write a header 'image,<class>,...' and one row per image.")
-    for magic, kind in _OTHER_KINDS.items():
-        if data.startswith(magic):
-            raise TableError(f"{path} is {kind}, not CSV: give it its right extension or save it as CSV.")
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TableError(f"{path} is UTF-16 text: save it as UTF-8.")
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise TableError(
-            f"{path}: line {line} is not UTF-8 text (byte 0x{data[error.start]:02x}): save the file as UTF-8."
-        ) from None
-
-
 def _read_header(data: bytes, path: Path) -> tuple[int, list[str]]:
     """Return where the rows begin, in bytes, and the names of the columns."""
-    start = len(_BOM) if data.startswith(_BOM) else 0
+    start = len(BOM) if data.startswith(BOM) else 0
     stream = io.BytesIO(data)
     stream.seek(start)
     used = start
@@ -135,13 +152,18 @@ def _read_header(data: bytes, path: Path) -> tuple[int, list[str]]:
 
 def _explain_ragged(data: bytes, columns: int, path: Path) -> None:
     """Find the row with too many or too few columns; slow and exact, for a file known to be wrong."""
-    text = data.removeprefix(_BOM).decode("utf-8")
+    text = data.removeprefix(BOM).decode("utf-8")
     try:
         rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(path)) if row]
     except csv.Error:
         return
     for number, row in enumerate(rows[1:], start=1):
         if len(row) != columns:
+            if number == len(rows) - 1 and len(row) < columns and not text.endswith(("\n", "\r")):
+                raise TableError(
+                    f"{path}: its last row, {number} (image {row[0]!r}), has {len(row)} of {columns} columns and no "
+                    f"line end: the file was copied or downloaded only in part, so download it again."
+                )
             raise TableError(
                 f"{path}: row {number} (image {row[0]!r}) has {len(row)} columns, "
                 f"but the header has {columns}: add or remove a "
@@ -153,4 +175,4 @@ def _one_line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".")[:200]
 
 
-register_format(Format("csv", (".csv", ".tsv"), read_csv, write_csv))
+register_format(Format("csv", (".csv", ".tsv"), read_csv, write_csv, ignores_columns=True))

@@ -1,0 +1,66 @@
+"""Text files as people and archives make them: byte order marks, CRLF, blank lines, missing last line end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from satl.errors import TableError
+
+BOM = b"\xef\xbb\xbf"
+_LINE_END = re.compile("\r\n|\n|\r")
+_OTHER_KINDS = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip or Excel file",
+    b"\x1f\x8b": "a gzip file",
+    b"BZh": "a bzip2 file",
+}
+
+
+def check_text(data: bytes, path: Path, kind: str) -> None:
+    """Refuse what is no UTF-8 text, saying what it is where that can be told; ``kind`` is "CSV" or "JSON"."""
+    check_start(data[:64], path, kind)
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TableError(
+            f"{path}: line {line} is not UTF-8 text (byte 0x{data[error.start]:02x}): save the file as UTF-8."
+        ) from None
+
+
+def check_start(start: bytes, path: Path, kind: str) -> None:
+    """Refuse by the first bytes what is an archive, a web page or text in another encoding."""
+    for magic, other in _OTHER_KINDS.items():
+        if start.startswith(magic):
+            remedy = "give it its right extension or save it as CSV" if kind == "CSV" else "unpack it first"
+            raise TableError(f"{path} is {other}, not {kind}: {remedy}.")
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise TableError(f"{path} is UTF-16 text: save it as UTF-8.")
+    if start.removeprefix(BOM).lstrip()[:1] == b"<" and kind in ("CSV", "JSON"):
+        raise TableError(f"{path} is a web page or XML, not {kind}: download the file itself again.")
+
+
+def read_lines(path: Path) -> list[tuple[int, str]]:
+    """Return (number, text) of every line that is not blank; numbers count from 1, text is stripped.
+
+    CRLF, a byte order mark and a last line without an end are all fine.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "list.txt"
+    >>> _ = file.write_bytes(b"a.jpg\\r\\n\\r\\nb.jpg")
+    >>> read_lines(file)
+    [(1, 'a.jpg'), (3, 'b.jpg')]
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TableError(
+            f"{path} cannot be read ({error.strerror or error}): check its permissions."
+        ) from None
+    check_text(data, path, "a text list")
+    lines = _LINE_END.split(data.removeprefix(BOM).decode("utf-8"))
+    found = [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
+    if not found:
+        raise TableError(f"{path} is empty: download it again, or write one line per image.")
+    return found
