@@ -58,6 +58,28 @@ def test_banks_are_those_of_one_process(pair: list[dict[str, Tensor]], alone: di
             assert torch.equal(state[name], alone[name]), name
 
 
+def test_prototypes_are_those_of_one_process(pair: list[dict[str, Tensor]]) -> None:
+    alone = two_processes.look()
+    assert int((pair[0]["shares"] + pair[1]["shares"] - alone["shares"]).abs().max()) == 0
+    assert not torch.equal(pair[0]["shares"], pair[1]["shares"])
+    assert int(alone["prototype_members"].sum()) > 12
+    for state in pair:
+        for name in ("images", "prototype_members", "prototype_owners"):
+            assert torch.equal(state[name], alone[name]), name
+        for name in ("features", "prototype_rows"):
+            torch.testing.assert_close(state[name], alone[name], rtol=0, atol=1e-5)
+    for name in ("features", "prototype_rows"):
+        assert torch.equal(pair[0][name], pair[1][name]), name
+
+
+def test_thresholds_that_stage_1_does_not_use_learn_together(pair: list[dict[str, Tensor]]) -> None:
+    for name in ("path", "weight"):
+        assert torch.equal(pair[0][name], pair[1][name]), name
+    assert bool((pair[0]["path"][:2] == 1.0).all())
+    assert bool((pair[0]["path"][2:] < 1.0).all())
+    assert not torch.equal(pair[0]["weight"], two_processes.make_network().class_head.output.weight)
+
+
 def test_sums_and_concatenations(pair: list[dict[str, Tensor]]) -> None:
     for rank, state in enumerate(pair):
         assert int(state["world_size"]) == 2

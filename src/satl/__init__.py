@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from satl.evaluation import evaluate_scores
-    from satl.labels import LabelTable, mask_table, read_table, write_table
+    from satl.labels import LabelTable, mask_table, read_dataset, read_table, write_table
     from satl.losses import DifferentialRankingLoss, PartialBCELoss
     from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold
     from satl.training.recogniser import Recogniser
@@ -26,6 +26,7 @@ __all__ = [
     "SemanticAwareThreshold",
     "evaluate_scores",
     "mask_table",
+    "read_dataset",
     "read_table",
     "write_table",
 ]
@@ -39,6 +40,7 @@ _HOME = {
     "SemanticAwareThreshold": "thresholds",
     "evaluate_scores": "evaluation",
     "mask_table": "labels",
+    "read_dataset": "labels",
     "read_table": "labels",
     "write_table": "labels",
 }

@@ -55,7 +55,15 @@ def make_batch(images: int, seed: int = 0, known: float = 0.6) -> tuple[Tensor, 
 
 def run(learner: Learner, stage: int, batch: tuple[Tensor, Tensor, Tensor], ramp: float = 1.0, seed: int = 0):
     torch.manual_seed(seed)
-    return learner(*batch, stage=stage, ramp=ramp, observe=False)
+    return learner(*batch, stage=stage, ramp=ramp, observe=False, teacher=taught(learner, batch))
+
+
+def taught(learner: Learner, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor | None:
+    """Let the network be its own teacher, where a method needs one."""
+    if not learner.method.needs("teacher"):
+        return None
+    with torch.no_grad():
+        return learner.network(batch[0]).logits.sigmoid()
 
 
 def hand_computed(learner: Learner, bank: plain_scoring.Bank, batch: tuple[Tensor, Tensor, Tensor]):
@@ -117,13 +125,14 @@ def test_stage_2_is_the_weighted_sum_of_the_published_terms() -> None:
         assert int((labels != batch[1]).sum()) > 0  # the case is not an empty one
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "ignore"])
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.generators])
 def test_stage_1_has_no_pseudo_labels(name: str) -> None:
     learner = make_learner(name)
     for rule in learner.rules.values():
-        rule.value.zero_()
+        rule.value.detach().zero_()  # of buffers and parameters alike
     result = run(learner, 1, make_batch(5))
-    assert set(result.parts) == {"classification", "cooccurrence", "contrast"}
+    assert set(result.parts) == set(METHODS[name].stage1)
+    assert "pseudo" not in result.parts
     assert result.pseudo == {}
     assert float(result.loss.detach()) == pytest.approx(float(sum(result.parts.values())), rel=1e-6)
 
@@ -186,7 +195,7 @@ def test_scores_that_mean_nothing_are_not_numbers() -> None:
     assert set(make_learner("ignore").score(pixels, labels, images)) == {"probability"}
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.network == "transfer"])
 def test_every_method_learns(name: str) -> None:
     learner, batch = make_learner(name), make_batch(24)
     optimiser = torch.optim.SGD(learner.parameters(), lr=0.05, momentum=0.9)
@@ -195,14 +204,16 @@ def test_every_method_learns(name: str) -> None:
         stage = 1 if step < 10 else 2
         if step >= 10 and step % 5 == 0:
             learner.update_thresholds()
-        result = learner(*batch, stage=stage, ramp=min(1.0, step / 5), observe=True)
+        teacher = taught(learner, batch)
+        result = learner(*batch, stage=stage, ramp=min(1.0, step / 5), observe=True, teacher=teacher)
         optimiser.zero_grad()
         result.loss.backward()
         optimiser.step()
         learner.remember(result.evidence)
         assert bool(result.loss.isfinite())
     end = run(learner, 2, batch)
-    assert float(end.parts["classification"]) < 0.5 * float(start.parts["classification"])
+    if "classification" in end.parts:  # terms that take unknown cells for negative cannot fall that far
+        assert float(end.parts["classification"]) < 0.5 * float(start.parts["classification"])
     assert float(end.loss.detach()) < 0.8 * float(start.loss.detach())
     for parameter_name, parameter in learner.named_parameters():
         assert parameter.grad is not None, parameter_name

@@ -54,9 +54,10 @@ def test_a_step_asks_for_nothing(name: str) -> None:
     pixels = torch.randn(images, 3, 64, 64, device=DEVICE)
     labels = torch.randint(-1, 2, (images, classes), device=DEVICE)
     indices = torch.arange(images, device=DEVICE)
+    teacher = torch.rand(images, classes, device=DEVICE) if method.needs("teacher") else None
     for stage in (1, 2):
         with forbid_host_synchronisation():
-            result = learner(pixels, labels, indices, stage=stage, ramp=0.5, observe=True)
+            result = learner(pixels, labels, indices, stage=stage, ramp=0.5, observe=True, teacher=teacher)
             result.loss.backward()
             learner.remember(result.evidence)
             learner.update_thresholds()

@@ -94,3 +94,19 @@ def test_bad_archives_and_options_are_explained(tmp_path: Path, glove: Path) -> 
         load_word_vectors(path, ["cat"])
     with pytest.raises(ConfigError, match="'error' or 'random'"):
         load_word_vectors(glove, ["bear"], missing="zero")  # type: ignore[arg-type]
+
+
+def test_rows_of_an_array_are_the_classes_in_order(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.npy"
+    rows = np.arange(6.0).reshape(3, 2)
+    np.save(file, rows)
+    assert np.array_equal(load_word_vectors(file, ["class_000", "class_001", "class_002"]), rows)
+    with pytest.raises(ConfigError, match=r"shape \(3, 2\), but there are 2 classes: give one row per class"):
+        load_word_vectors(file, ["a", "b"])
+    rows[1, 0] = np.nan
+    np.save(file, rows)
+    with pytest.raises(ConfigError, match="row 2 have a NaN"):
+        load_word_vectors(file, ["a", "b", "c"])
+    file.write_bytes(b"nothing of the kind")
+    with pytest.raises(ConfigError, match=r"no \.npy file of numbers"):
+        load_word_vectors(file, ["a", "b", "c"])

@@ -111,3 +111,92 @@ def contrastive(features: Tensor, labels: Tensor, noise: Tensor) -> Tensor:
         chosen += [cost for _, cost in by_noise[: 2 * num_positive]]
         chosen += [cost for _, cost in by_cost[:num_positive]]
     return sum(chosen) / len(chosen) if chosen else _zero(features)
+
+
+def _mean(costs: list[Tensor], zero: Tensor) -> Tensor:
+    return sum(costs) / len(costs) if costs else _zero(zero)
+
+
+def asymmetric(
+    logits: Tensor, labels: Tensor, gammas: tuple[float, float], margin: float, reduction: str
+) -> Tensor:
+    """ASL over known cells: positives discounted by (1 - p)^g, negatives by the shifted p^g."""
+    images = []
+    for n in range(labels.shape[0]):
+        costs = []
+        for c in range(labels.shape[1]):
+            p = torch.sigmoid(logits[n, c].double())
+            if int(labels[n, c]) == 1:
+                costs.append(-torch.log(p) * (1 - p) ** gammas[0])
+            elif int(labels[n, c]) == -1:
+                q = p - margin
+                if margin > 0 and float(q.detach()) <= 0:
+                    q = q * 0.0
+                costs.append(-torch.log(1 - q) * q ** gammas[1])
+        images.append(costs)
+    if reduction == "known":
+        return _mean([cost for costs in images for cost in costs], logits)
+    return _mean([sum(costs) / len(costs) for costs in images if costs], logits)
+
+
+def self_paced(logits: Tensor, labels: Tensor, corrected: Tensor, margin: float, gamma: float) -> Tensor:
+    """SPLC: a focal loss over all cells; known positives have a margin, and what is not positive is negative."""
+    costs = []
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            logit = logits[n, c].double()
+            if int(labels[n, c]) == 1:
+                p = torch.sigmoid(logit - margin)
+                costs.append(-torch.log(p) * (1 - p) ** gamma)
+            elif int(corrected[n, c]) == 1:
+                p = torch.sigmoid(logit)
+                costs.append(-torch.log(p) * (1 - p) ** gamma)
+            else:
+                p = torch.sigmoid(logit)
+                costs.append(-torch.log(1 - p) * p**gamma)
+    return _mean(costs, logits)
+
+
+def large_loss(logits: Tensor, labels: Tensor, chosen: Tensor, variant: str) -> Tensor:
+    """Cross-entropy over all cells, unknown as negative; of the chosen ones none, or as positive."""
+    costs = []
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            label = int(labels[n, c])
+            if label == 0 and int(chosen[n, c]) == 1:
+                if variant == "rejection":
+                    costs.append(logits[n, c].double() * 0.0)
+                    continue
+                label = 1
+            costs.append(binary_cross_entropy(logits[n, c], 1 if label == 1 else -1))
+    return _mean(costs, logits)
+
+
+def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
+    """Cross-entropy of the clipped difference to the threshold, taken for a logit; clip has a gradient at its ends."""
+    costs = []
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            if int(labels[n, c]) == 0 or bool(scores[n, c].isnan()):
+                continue
+            difference = scores[n, c].double() - thresholds[c].double()
+            if float(difference.detach()) < 0:
+                difference = difference * 0.0
+            elif float(difference.detach()) > 1:
+                difference = difference * 0.0 + 1.0
+            costs.append(binary_cross_entropy(difference, int(labels[n, c])))
+    return sum(costs) / len(costs) if costs else _zero(thresholds)
+
+
+def prototype_contrast(scores: Tensor, labels: Tensor, sign: str) -> Tensor:
+    """1 - y s of every cell (published: 1 + y s), which is 1 for an unknown one."""
+    costs = []
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            label = int(labels[n, c])
+            if label == 0:
+                costs.append(torch.ones((), dtype=torch.float64))
+            else:
+                direction = -label if sign == "fixed" else label
+                costs.append(1 + direction * scores[n, c].double())
+    return sum(costs) / len(costs) if costs else _zero(scores)

@@ -1,4 +1,4 @@
-"""The network of SST and HST as published: nothing folded, every tensor materialised, loops where clearer.
+"""The networks as published: nothing folded, every tensor materialised, loops where clearer.
 
 Parameters are passed under the names of the formulas; matrices are (out, in).
 """
@@ -118,6 +118,35 @@ def cooccurrence_graph(labels: list[list[int]], classes: int) -> list[list[float
     return graph
 
 
+def class_features(feature_map: Tensor, embeddings: Tensor, weights: dict[str, Tensor]) -> Tensor:
+    """A map (B, D, h, w) through the decoupling whose parameters are in the state of a network."""
+    return decoupling(
+        feature_map,
+        embeddings,
+        U=weights["decoupling.feature_projection.weight"],
+        V=weights["decoupling.class_projection.weight"],
+        W3=weights["decoupling.hidden.weight"],
+        b3=weights["decoupling.hidden.bias"],
+        w4=weights["decoupling.output.weight"],
+        b4=weights["decoupling.output.bias"],
+    )
+
+
+def gates_of(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The matrices of :func:`gated_graph` from the state of a network; a tied reset gate takes Uz for Ur."""
+    gates = {}
+    for letter, name in (("z", "update"), ("r", "reset"), ("h", "candidate")):
+        for matrix, source in (("W", "message"), ("U", "state")):
+            layer = f"{prefix}{name}_{source}"
+            if layer + ".weight" not in weights:
+                layer = f"{prefix}update_state"
+            gates[matrix + letter], gates["b" + matrix + letter] = (
+                weights[layer + ".weight"],
+                weights[layer + ".bias"],
+            )
+    return gates
+
+
 def head_network(
     feature_map: Tensor, embeddings: Tensor, graph: Tensor, weights: dict[str, Tensor], steps: int
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -125,31 +154,8 @@ def head_network(
 
     ``weights`` are the state of a ``TransferNetwork``; this is the one place that knows its names.
     """
-    decoupler, gnn, pairs = "decoupling.", "propagation.", "pair_head."
-    features = decoupling(
-        feature_map,
-        embeddings,
-        U=weights[decoupler + "feature_projection.weight"],
-        V=weights[decoupler + "class_projection.weight"],
-        W3=weights[decoupler + "hidden.weight"],
-        b3=weights[decoupler + "hidden.bias"],
-        w4=weights[decoupler + "output.weight"],
-        b4=weights[decoupler + "output.bias"],
-    )
-    gates = {}
-    for letter, name in (("z", "update"), ("r", "reset"), ("h", "candidate")):
-        for matrix, source in (("W", "message"), ("U", "state")):
-            gates[matrix + letter] = weights[f"{gnn}{name}_{source}.weight"]
-            gates["b" + matrix + letter] = weights[f"{gnn}{name}_{source}.bias"]
-    states = gated_graph(features, graph, gates, steps)
-    logits = class_logits(
-        states,
-        features,
-        Wo=weights["class_head.output.weight"],
-        bo=weights["class_head.output.bias"],
-        w=weights["class_head.classifier.weight"],
-        b=weights["class_head.classifier.bias"],
-    )
+    logits, features = ssgrl(feature_map, embeddings, graph, weights, steps)
+    pairs = "pair_head."
     pair_logits = pair_mlp(
         features,
         W1=weights[pairs + "reduce.weight"],
@@ -162,3 +168,91 @@ def head_network(
         c=weights[pairs + "classifier.bias"],
     )
     return logits, features, pair_logits
+
+
+def ssgrl(
+    feature_map: Tensor, embeddings: Tensor, graph: Tensor, weights: dict[str, Tensor], steps: int
+) -> tuple[Tensor, Tensor]:
+    """A feature map (B, D, h, w) through the head of SSGRL: logits and class features."""
+    features = class_features(feature_map, embeddings, weights)
+    logits = class_logits(
+        gated_graph(features, graph, gates_of(weights, "propagation."), steps),
+        features,
+        Wo=weights["class_head.output.weight"],
+        bo=weights["class_head.output.bias"],
+        w=weights["class_head.classifier.weight"],
+        b=weights["class_head.classifier.bias"],
+    )
+    return logits, features
+
+
+def propagated_weights(
+    W0: Tensor, graph: Tensor, gates: dict[str, Tensor], M: Tensor, b: Tensor, steps: int
+) -> Tensor:
+    """Class weights W* (C, D): the classes' own weights W0 and their propagated form, joined."""
+    H = gated_graph(W0[None], graph, gates, steps)[0]
+    return torch.stack([M @ torch.cat([H[c], W0[c]]) + b for c in range(len(W0))])
+
+
+def kggr(
+    feature_map: Tensor, embeddings: Tensor, graph: Tensor, weights: dict[str, Tensor], steps: int
+) -> tuple[Tensor, Tensor]:
+    """A reduced feature map (B, D, h, w) through the head of KGGR: logits and class features."""
+    features = class_features(feature_map, embeddings, weights)
+    head = "weight_head."
+    W = propagated_weights(
+        weights[head + "classifier.weight"],
+        graph,
+        gates_of(weights, head + "propagation."),
+        M=weights[head + "output.weight"],
+        b=weights[head + "output.bias"],
+        steps=steps,
+    )
+    logits = class_logits(
+        gated_graph(features, graph, gates_of(weights, "propagation."), steps),
+        features,
+        Wo=weights["output.weight"],
+        bo=weights["output.bias"],
+        w=W,
+        b=weights[head + "classifier.bias"],
+    )
+    return logits, features
+
+
+def convolution_graph(labels: list[list[int]], classes: int, t: float, p: float) -> list[list[float]]:
+    """The normalised graph of ML-GCN's published code, entry by entry."""
+    linked = [[0.0] * classes for _ in range(classes)]
+    for i in range(classes):
+        with_i = [row for row in labels if row[i] == 1]
+        for j in range(classes):
+            if i != j and with_i and sum(row[j] == 1 for row in with_i) / len(with_i) >= t:
+                linked[i][j] = 1.0
+    graph = [[0.0] * classes for _ in range(classes)]
+    for i in range(classes):
+        for j in range(classes):
+            column = sum(linked[k][j] for k in range(classes))
+            graph[i][j] = p * linked[i][j] / (column + 1e-6) + (i == j)
+    scale = [sum(row) ** -0.5 for row in graph]
+    return [[scale[i] * graph[j][i] * scale[j] for j in range(classes)] for i in range(classes)]
+
+
+def ml_gcn(
+    feature_map: Tensor,
+    embeddings: Tensor,
+    graph: Tensor,
+    W1: Tensor,
+    W2: Tensor,
+    bias: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """A feature map (B, D, h, w) through ML-GCN: logits (B, C) and pooled images (B, D); W1, W2 are (in, out)."""
+    classes = len(embeddings)
+
+    def neighbours(nodes: list[Tensor]) -> list[Tensor]:
+        return [sum(graph[i, j] * nodes[j] for j in range(classes)) for i in range(classes)]
+
+    hidden = [x @ W1 for x in neighbours(list(embeddings))]
+    hidden = [torch.where(h > 0, h, 0.2 * h) for h in hidden]
+    weights = [h @ W2 for h in neighbours(hidden)]
+    pooled = torch.stack([torch.stack([channel.max() for channel in image]) for image in feature_map])
+    logits = torch.stack([torch.stack([x @ w for w in weights]) for x in pooled])
+    return (logits if bias is None else logits + bias), pooled

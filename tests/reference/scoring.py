@@ -60,3 +60,26 @@ class Bank:
                 scores[n, c] = sum(values) / max(1, len(values))
                 informative[n, c] = bool(values)
         return scores, informative
+
+
+Cluster = list[tuple[int, Tensor]]
+"""Members of a cluster: image and feature."""
+
+
+def prototype_scores(
+    features: Tensor, images: Tensor, clusters: list[list[Cluster]], leave_one_out: bool
+) -> tuple[Tensor, Tensor]:
+    """Mean cosine to the mean of each cluster of the class, without clusters that are the image itself."""
+    scores = torch.zeros(features.shape[:2], dtype=torch.float64)
+    informative = torch.zeros(features.shape[:2], dtype=torch.bool)
+    for n in range(features.shape[0]):
+        for c, of_class in enumerate(clusters):
+            values = []
+            for members in of_class:
+                if leave_one_out and [image for image, _ in members] == [int(images[n])]:
+                    continue
+                mean = sum(feature.double() for _, feature in members) / len(members)
+                values.append(cosine(features[n, c].detach(), mean))
+            scores[n, c] = sum(values) / max(1, len(values))
+            informative[n, c] = bool(values)
+    return scores, informative

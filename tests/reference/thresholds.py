@@ -54,3 +54,101 @@ SST_SCHEDULE = {
     **{14: 0.75, 15: 0.75, 16: 0.75, 17: 0.75, 18: 0.75, 19: 0.75},
 }
 """The threshold of each epoch as SST published it."""
+
+
+def unknown_scores(scores: Matrix, labels: list[list[int]], column: int) -> list[float]:
+    """Scores in [0, 1] of the unknown cells of one class; what is not a number is left out."""
+    return known_scores(scores, labels, column, 0)
+
+
+def bin_of(score: float, bins: int) -> int:
+    """The bin of a score in [0, 1], the last one for 1 itself."""
+    return min(int(score * bins), bins - 1)
+
+
+def first_bin_by_proportion(
+    scores: Matrix, labels: list[list[int]], column: int, bins: int, min_count: int = 1
+) -> int | None:
+    """CAP: the lowest bin from which on no larger a share of the unknown cells lies than is positive of the known."""
+    positives = len(known_scores(scores, labels, column, +1))
+    negatives = len(known_scores(scores, labels, column, -1))
+    unknown = [bin_of(score, bins) for score in unknown_scores(scores, labels, column)]
+    if not positives or not negatives or not unknown or positives + negatives < min_count:
+        return None
+    share = Fraction(positives, positives + negatives)
+    for first in range(bins + 1):
+        if sum(b >= first for b in unknown) <= share * len(unknown):
+            return first
+    raise AssertionError("no bin lies beyond the last.")
+
+
+def f_beta(right: int, wrong: int, missed: int, beta: float) -> Fraction:
+    """The F score of counts."""
+    weight = Fraction(beta) ** 2
+    bottom = (1 + weight) * right + weight * missed + wrong
+    return (1 + weight) * right / bottom if bottom else Fraction(0)
+
+
+def first_bin_by_metric(
+    scores: Matrix, labels: list[list[int]], column: int, bins: int, beta: float = 1.0, min_count: int = 1
+) -> int | None:
+    """MAT: the highest bin from which on to accept the known cells scores best; not the lowest, which takes all."""
+    positives = [bin_of(score, bins) for score in known_scores(scores, labels, column, +1)]
+    negatives = [bin_of(score, bins) for score in known_scores(scores, labels, column, -1)]
+    if not positives or not negatives or len(positives) + len(negatives) < min_count:
+        return None
+    best, chosen = Fraction(0), None
+    for first in range(1, bins):
+        right = sum(b >= first for b in positives)
+        wrong = sum(b >= first for b in negatives)
+        value = f_beta(right, wrong, len(positives) - right, beta)
+        if value > 0 and value >= best:
+            best, chosen = value, first
+    return chosen
+
+
+def flexible_thresholds(
+    scores: Matrix, labels: list[list[int]], confidence: float, floor: float
+) -> list[float | None]:
+    """FlexMatch over all classes, with the positives still expected for the samples not used yet."""
+    classes = range(len(scores[0]))
+    above, expected = [], []
+    for column in classes:
+        unknown = unknown_scores(scores, labels, column)
+        positives = len(known_scores(scores, labels, column, +1))
+        known = positives + len(known_scores(scores, labels, column, -1))
+        above.append(sum(score > confidence for score in unknown))
+        expected.append(len(unknown) * positives / known if known else 0.0)
+    most = max(*above, sum(expected) - sum(above), 1.0)
+    found: list[float | None] = []
+    for column in classes:
+        beta = above[column] / most
+        if not known_scores(scores, labels, column, +1) or not unknown_scores(scores, labels, column):
+            found.append(None)
+        else:
+            found.append(max(floor, confidence * beta / (2 - beta)))
+    return found
+
+
+def largest_unknown(scores: Matrix, labels: list[list[int]], share: Fraction) -> set[tuple[int, int]]:
+    """Large loss: the unknown cells with the largest scores, as many as a share of all cells, rounded up."""
+    cells = [
+        (-scores[n][c], n, c)
+        for n, marks in enumerate(labels)
+        for c, mark in enumerate(marks)
+        if mark == 0 and not math.isnan(scores[n][c])
+    ]
+    count = math.ceil(share * len(labels) * len(labels[0]))
+    return {(n, c) for _, n, c in sorted(cells)[:count]}
+
+
+def resting_place(positives: list[float], negatives: list[float], bins: int) -> float:
+    """DTL: come down from 1 bin edge by bin edge, and stop before the first at which the gradient points up."""
+    middle = [[(bin_of(score, bins) + 0.5) / bins for score in scores] for scores in (positives, negatives)]
+    for edge in range(bins - 1, -1, -1):
+        threshold = edge / bins
+        down = sum(1 / (1 + math.exp(score - threshold)) for score in middle[0] if score > threshold)
+        up = sum(1 / (1 + math.exp(threshold - score)) for score in middle[1] if score > threshold)
+        if up > down:
+            return (edge + 1) / bins
+    return 0.0

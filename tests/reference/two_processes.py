@@ -1,4 +1,4 @@
-"""One of several processes that share their histograms and their bank; run by ``test_processes.py``.
+"""One of several processes that share histograms, bank, survey and gradients; run by ``test_processes.py``.
 
 Called with rank, number of processes and a folder, which holds the meeting point and takes the results.
 """
@@ -8,13 +8,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
+from satl.images import ArrayImages, Batches, EvalTransform
+from satl.methods import Learner, get_method
+from satl.models import TransferNetwork
 from satl.processes import gather_across, sum_across, world_size
-from satl.scoring import CrossImageGenerator, Evidence
+from satl.scoring import CrossImageGenerator, Evidence, PrototypeGenerator
 from satl.thresholds import SemanticAwareThreshold
+from satl.training.survey import plan_survey, take_survey
 
 CLASSES, BATCH, STEPS = 4, 12, 25
 
@@ -57,6 +62,67 @@ def learn(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
     return {**state, "ideal": rule.ideal(), "counts_of_all": sum_across(rule.counts)}
 
 
+class Stripes(nn.Module):
+    """A backbone of one convolution."""
+
+    channels = 6
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(3, 6, 3, 2, 1)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features: Tensor = self.layer(images).tanh()
+        return features
+
+
+def make_network() -> TransferNetwork:
+    """The same weights in every process."""
+    torch.manual_seed(0)
+    sizes = {"feature_dim": 5, "attention_dim": 4, "pair_dim": 4, "pair_hidden": 4, "embedding_dim": 3}
+    return TransferNetwork(CLASSES, Stripes(), torch.eye(CLASSES), **sizes)
+
+
+def look(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
+    """Take a survey of 25 images by threes, so that shares differ and the last is empty for all but one."""
+    noise = np.random.RandomState(0)
+    source = ArrayImages(noise.randint(0, 256, (30, 16, 16, 3)).astype(np.uint8))
+    cells = noise.randint(-1, 2, (30, CLASSES)).astype(np.int8)
+    cells[:, 3], cells[[2, 9, 11, 20, 29]] = 0, 0
+    rows = np.arange(30)
+    plan = plan_survey(cells, rows, 7, seed=0, epoch=5)
+    needed = np.unique(plan.rows)
+    batches = Batches(source, needed, batch_size=3, rank=rank, world_size=processes)
+    device = torch.device("cpu")
+    survey = take_survey(make_network(), plan, batches, EvalTransform(16), device)
+    generator = PrototypeGenerator(CLASSES, 5, size=3)
+    generator.study(survey, seed=1)
+    shares = torch.tensor([batches.share(step).num for step in range(len(batches))])
+    prototypes = {f"prototype_{name}": value for name, value in generator.state_dict().items()}
+    return {**prototypes, "features": survey.features, "images": survey.images, "shares": shares}
+
+
+def descend(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
+    """Train HST, whose thresholds are parameters that stage 1 does not use, for a few steps."""
+    method = get_method("hst")
+    learner = Learner(method, method.parameters(), make_network(), proportion=0.5)
+    model = nn.parallel.DistributedDataParallel(learner) if processes > 1 else learner
+    optimiser = torch.optim.SGD(learner.parameters(), lr=0.1, weight_decay=0.5)
+    paths: list[Tensor] = []
+    for step in range(4):
+        pixels = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(10 * step + rank))
+        labels = torch.randint(-1, 2, (4, CLASSES), generator=torch.Generator().manual_seed(rank))
+        stage = 1 if step < 2 else 2
+        model(pixels, labels, torch.arange(4), stage=stage, ramp=1.0, observe=True).loss.backward()
+        if stage == 1:
+            learner.rules.zero_grad(set_to_none=True)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        paths.append(learner.thresholds()["intra"].clone())
+    weight = learner.network.class_head.output.weight.detach()
+    return {"path": torch.stack(paths), "weight": weight}
+
+
 def main() -> None:
     """Meet the other processes and learn together."""
     rank, processes, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
@@ -70,7 +136,8 @@ def main() -> None:
         "kept": mine,
         "gathered": gather_across(torch.arange(6).view(2, 3).t() + 10 * rank),
     }
-    torch.save({**learn(rank, processes), **together}, folder / f"{rank}.pt")
+    found = {**learn(rank, processes), **look(rank, processes), **descend(rank, processes), **together}
+    torch.save(found, folder / f"{rank}.pt")
     dist.destroy_process_group()
 
 

@@ -5,10 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from labels.trees import coco2014, coco_content, picture, write_json
 from satl.demo.scenes import write_scenes
 from satl.errors import ConfigError, ImageError, TableError
-from satl.labels import LabelTable, mask_table, read_table, write_table
-from satl.training.config import RunConfig, make_config
+from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table, write_table
+from satl.training.config import RunConfig, make_config, read_config
 from satl.training.data import load_data
 from training.tiny import tiny_config
 
@@ -101,3 +102,149 @@ def test_what_cannot_be_trained_on_is_said_at_once(folder: Path, tmp_path: Path)
         load_data(tiny_config("training.batch_size=65"))
     with pytest.raises(ImageError, match=r"image folder .* does not exist"):
         load_data(config_of(folder, images=str(tmp_path / "none")))
+
+
+# ------------------------------------------------------------------------------------------------- data sets
+
+
+@pytest.fixture
+def coco(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A COCO of 40 training and 2 test images, in the published layout."""
+    monkeypatch.setenv("SATL_CACHE", str(tmp_path / "cache"))
+    root = coco2014(tmp_path / "coco", pictures=True)
+    random = np.random.RandomState(5)
+    names = {int(number): f"COCO_train2014_{number:012d}.jpg" for number in random.permutation(900)[:40]}
+    labels = [(number, kind) for number in names for kind in (1, 2, 90) if random.random_sample() < 0.4]
+    write_json(root / "annotations" / "instances_train2014.json", coco_content(names, labels))
+    for name in names.values():
+        picture(root / "train2014" / name)
+    return root
+
+
+def dataset_config(**data: object) -> RunConfig:
+    content = {
+        "data": data,
+        "images": {"store_size": 16, "size": 16},
+        "training": {"batch_size": 4},
+    }
+    return make_config(content, "test")
+
+
+def test_a_data_set_is_trained_on_as_it_was_unpacked(coco: Path) -> None:
+    data = load_data(dataset_config(dataset="coco2014", root=str(coco), validation=0.25))
+    assert [len(data.rows(name)) for name in ("train", "val", "test")] == [30, 10, 2]
+    assert len(data.source) == 42
+    assert data.table.classes == ("person", "bicycle", "toothbrush")
+    full = read_dataset("coco2014", coco)
+    assert data.table.images == full.images
+    assert (data.table.cells == full.cells).all()
+    dropped = load_data(dataset_config(dataset="coco2014", root=str(coco), drop_unlabelled=True))
+    assert dropped.table.num_images == read_dataset("coco2014", coco, drop_unlabelled=True).num_images < 42
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+@pytest.mark.parametrize("proportion", [0.2, 0.6])
+def test_the_mask_is_the_published_one_whatever_is_set_aside(
+    coco: Path, share: float, proportion: float
+) -> None:
+    config = dataset_config(
+        dataset="coco2014", root=str(coco), validation=share, proportion=proportion, mask_seed=0
+    )
+    table = load_data(config).table
+    full = read_dataset("coco2014", coco)
+    drawn = np.random.RandomState(0).random_sample((40, 3)) < proportion
+    assert table.split is not None
+    assert full.split is not None
+    train = np.flatnonzero(table.split == "train")
+    assert (table.cells[train] == (full.cells[:40] * drawn)[train]).all()
+    # What is validated and tested on is complete, and does not depend on the proportion.
+    others = table.split != "train"
+    assert (table.cells[others] == full.cells[others]).all()
+    assert table.truth is not None
+    assert (table.truth == full.cells).all()
+    expected = split_table(full, share, seed=0, name="val").split
+    assert expected is not None
+    assert (table.split == expected).all()
+
+
+def test_a_table_is_masked_and_split_in_the_same_way(folder: Path) -> None:
+    full = read_table(folder / "labels.csv")
+    one, other = (
+        load_data(config_of(folder, validation=0.25, proportion=proportion)).table
+        for proportion in (0.2, 0.5)
+    )
+    assert one.split is not None
+    assert other.split is not None
+    assert (one.split == other.split).all()
+    drawn = np.random.RandomState(0).random_sample(full.cells.shape) < 0.2
+    train = one.split == "train"
+    assert (one.cells[train] == (full.cells * drawn)[train]).all()
+    assert (one.cells[~train] == full.cells[~train]).all()
+
+
+def test_columns_that_are_no_classes_can_be_left_out(folder: Path) -> None:
+    lines = (folder / "labels.csv").read_text().splitlines()
+    extra = [f"{line},{'camera' if number == 0 else 'Nikon'}" for number, line in enumerate(lines)]
+    (folder / "extra.csv").write_text("\n".join(extra))
+    content = config_of(folder).resolved()
+    content["data"]["table"] = str(folder / "extra.csv")
+    with pytest.raises(TableError, match=r"column 'camera'.*--ignore-column"):
+        load_data(make_config(content, "test"))
+    content["data"]["ignore_columns"] = ["camera"]
+    assert load_data(make_config(content, "test")).table.classes == read_table(folder / "labels.csv").classes
+
+
+def test_the_options_of_a_data_set_are_part_of_the_configuration(coco: Path) -> None:
+    config = dataset_config(dataset="coco2014", root=str(coco), splits=["train"])
+    assert config.data.options == {"splits": ["train"], "drop_unlabelled": False}
+    resolved = config.resolved()
+    assert resolved["data"]["drop_unlabelled"] is False
+    assert make_config(resolved, "again").resolved() == resolved
+    (coco.parent / "run.yaml").write_text("data: {dataset: coco2014, root: coco}")
+    assert read_config(coco.parent / "run.yaml").data.root == coco
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"dataset": "coco2014"}, "dataset and root, the folder in which it was unpacked, go together"),
+        ({"root": "x", "scenes": {}}, "dataset and root, .* go together"),
+        ({"dataset": "vg20", "root": "x"}, r"no data set 'vg20' \(did you mean 'vg200'\?\)"),
+        (
+            {"dataset": "coco2014", "root": "x", "drop_unlabeled": True},
+            r"data: there is no key 'drop_unlabeled' \(did you mean 'drop_unlabelled'\?\)",
+        ),
+        (
+            {"dataset": "coco2014", "root": "x", "zzz": 1},
+            "no key 'zzz'; options of coco2014: splits, drop_unl",
+        ),
+        (
+            {"dataset": "coco2014", "root": "x", "proprtion": 1},
+            r"'proprtion' \(did you mean 'proportion'\?\)",
+        ),
+        (
+            {"dataset": "voc2007", "root": "x", "difficult": "skip"},
+            "option difficult of data set 'voc2007' must be one of negative, ignore, not 'skip'",
+        ),
+        ({"dataset": "voc2007", "root": "x", "table": "t.csv", "images": "x"}, "give either table"),
+        ({"dataset": "voc2007", "root": "x", "images": "y"}, "images belongs to a table, so leave it out"),
+        (
+            {"scenes": {}, "drop_unlabelled": True},
+            "there is no key 'data.drop_unlabelled'; valid keys: table",
+        ),
+        ({"scenes": {}, "datset": "x"}, r"there is no key 'data.datset' \(did you mean 'dataset'\?\)"),
+        ({"dataset": 3, "root": "x"}, "data.dataset"),
+    ],
+)
+def test_a_wrong_source_is_one_sentence(data: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        dataset_config(**data)
+    assert str(caught.value).startswith("test: ")
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+def test_a_missing_image_of_a_data_set_is_told(coco: Path) -> None:
+    next((coco / "val2014").iterdir()).unlink()
+    with pytest.raises(ImageError, match=r"val2014/COCO_val2014_\d+\.jpg' of row 4\d is missing"):
+        load_data(dataset_config(dataset="coco2014", root=str(coco)))

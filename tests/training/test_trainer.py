@@ -239,3 +239,22 @@ def test_bf16_trains(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = metrics(tmp_path / "run")
     assert all(np.isfinite(row["losses"]["total"]) for row in rows)
     assert next(trainer.learner.parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("method", ["sst", "satl+"])
+def test_the_last_model_is_the_average_of_weights_where_there_is_one(method: str, tmp_path: Path) -> None:
+    ema = () if method == "satl+" else ("training.ema=0.8",)  # a method with a teacher has one anyway
+    config = tiny_config(f"method.name={method}", *ema)
+    data = load_data(config)
+    trainer = train(tmp_path / "run", config, data=data)
+    recogniser = Recogniser.load(tmp_path / "run", "last")
+    rows = data.rows("val")
+    assert trainer.average is not None
+    raw, kept = trainer.learner.network.state_dict(), trainer.average.module.state_dict()
+    for name, value in recogniser.learner.network.state_dict().items():
+        assert torch.equal(value, kept[name])
+    assert any(not torch.equal(raw[name], kept[name]) for name in kept)
+    evaluation = evaluate_scores(
+        recogniser.probabilities(data.source, rows), data.table.cells[rows], data.table.classes
+    )
+    assert evaluation.mAP == pytest.approx(metrics(tmp_path / "run")[-1]["val"]["mAP"], abs=1e-6)

@@ -1,8 +1,17 @@
-"""``satl methods``."""
+"""``satl methods``: the methods and threshold rules, and what can be set."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
+
 import typer
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+    from rich.console import Console
+
+    from satl.methods import Method
 
 
 def register(app: typer.Typer) -> None:
@@ -10,15 +19,97 @@ def register(app: typer.Typer) -> None:
     app.command()(methods)
 
 
-def methods() -> None:
-    """List the methods with what they do, where they come from and what can be set."""
+def methods(
+    name: Annotated[
+        str | None, typer.Argument(help="Show one method in full, or one rule with --rules.")
+    ] = None,
+    rules: Annotated[
+        bool, typer.Option("--rules", help="The threshold rules instead of the methods.")
+    ] = False,
+) -> None:
+    """List the methods, or show what one is made of, where it comes from and what can be set."""
     from rich.console import Console
+
+    from satl.errors import ConfigError, nearest
+    from satl.methods import METHODS
+    from satl.methods.base import RULES
+
+    console = Console(highlight=False, markup=False)
+    choices = RULES if rules else METHODS
+    if name is not None and name not in choices:
+        hint = nearest(name, choices) or f"; known: {', '.join(choices)}"
+        if not rules and name in RULES:
+            hint = f"; it is a threshold rule: satl methods --rules {name}"
+        raise ConfigError(f"there is no {'rule' if rules else 'method'} '{name}'{hint}.")
+    if rules:
+        _print_rules(console, name)
+    elif name is None:
+        _print_methods(console)
+    else:
+        _print_method(console, METHODS[name])
+
+
+def _print_methods(console: Console) -> None:
+    from rich.table import Table
+    from rich.text import Text
 
     from satl.methods import METHODS
 
-    console = Console(highlight=False)
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
+    table.add_column("method", no_wrap=True)
+    table.add_column("threshold", no_wrap=True)
+    table.add_column("what it does", overflow="fold")
     for method in METHODS.values():
-        console.print(f"[bold]{method.name}[/]  {method.summary}")
-        console.print(f"    {method.reference}", style="dim")
-        for name, field in method.parameters.model_fields.items():
-            console.print(f"    method.{name} = {field.default}  {field.description}", soft_wrap=True)
+        about = Text(method.summary).append(f" {_short(method.reference)}.", style="dim")
+        table.add_row(Text(method.name, style="bold"), method.threshold or "-", about)
+    console.print(table)
+    console.print()
+    console.print("satl methods NAME shows the parts of one and what can be set.", soft_wrap=True)
+    console.print("satl methods --rules lists the rules that method.threshold takes.", soft_wrap=True)
+
+
+def _short(reference: str) -> str:
+    """Leave out the title of a paper.
+
+    >>> _short("Kim et al., Large loss matters, 2022.")
+    'Kim et al., 2022'
+    """
+    authors, *_, year = reference.removesuffix(".").split(", ")
+    return f"{authors}, {year}" if year.isdigit() else reference.removesuffix(".")
+
+
+def _print_method(console: Console, method: Method) -> None:
+    console.print(method.name, style="bold")
+    console.print(method.summary, soft_wrap=True)
+    console.print(method.reference, style="dim", soft_wrap=True)
+    console.print()
+    for what, names in (
+        ("network", (method.network,)),
+        ("generators", method.generators),
+        ("threshold", (method.threshold,) if method.threshold else ()),
+        ("stage 1", method.stage1),
+        ("stage 2", method.stage2),
+    ):
+        console.print(f"{what:<12}{', '.join(names) or '-'}", soft_wrap=True)
+    console.print()
+    _print_fields(console, method.parameters.model_fields)
+
+
+def _print_rules(console: Console, name: str | None) -> None:
+    from satl.methods.base import RULES
+
+    for rule in RULES if name is None else (name,):
+        console.print(f"{rule}  {RULES[rule].summary}", soft_wrap=True)
+        _print_fields(console, RULES[rule].own_fields, indent="    ")
+    if name is None:
+        console.print()
+        console.print(
+            "satl train --set method.threshold=NAME puts one into a method; satl thresholds --rule NAME applies one "
+            "to a file of scores.",
+            soft_wrap=True,
+        )
+
+
+def _print_fields(console: Console, fields: Mapping[str, FieldInfo], indent: str = "") -> None:
+    for name, field in fields.items():
+        console.print(f"{indent}method.{name} = {field.default}  {field.description}", soft_wrap=True)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator
+from pydantic.fields import FieldInfo
 
 from satl.errors import ConfigError, nearest
 
@@ -60,10 +61,22 @@ class LinearParameters(Parameters):
 
     threshold_start: float = Field(0.95, ge=0, le=1, description="Threshold of the first stage-2 epoch.")
     threshold_step: float = Field(0.025, ge=0, description="How much lower each further epoch is.")
-    threshold_end: float = Field(0.75, ge=0, le=1, description="The lowest threshold.")
+    threshold_end: float = Field(0.75, ge=0, le=1, validate_default=True, description="The lowest threshold.")
+
+    @field_validator("threshold_end")
+    @classmethod
+    def _not_above_the_start(cls, value: float, info: ValidationInfo) -> float:
+        return not_above(value, info, "threshold_start")
 
 
-class SemanticParameters(Parameters):
+class HistogramParameters(Parameters):
+    """Parameters of rules that estimate thresholds from histograms of scores."""
+
+    bins: int = Field(2048, ge=2, description="Bins of the score histograms.")
+    min_count: int = Field(1, ge=1, description="A class with fewer known cells keeps its threshold.")
+
+
+class SemanticParameters(HistogramParameters):
     """Parameters of semantic-aware thresholds (SATE)."""
 
     rate: float | None = Field(
@@ -75,8 +88,6 @@ class SemanticParameters(Parameters):
     )
     negative_quantile: float = Field(0.999, ge=0, le=1, description="Level on known negatives' scores.")
     positive_quantile: float = Field(0.1, ge=0, le=1, description="Level on known positives' scores.")
-    bins: int = Field(2048, ge=2, description="Bins of the score histograms.")
-    min_count: int = Field(1, ge=1, description="A class with fewer known cells keeps its threshold.")
     convention: Literal["rate", "eq5"] = Field(
         "rate",
         description="'eq5' is the paper's literal equation 5, in which the rate has the opposite sense.",
@@ -92,6 +103,13 @@ class RankingParameters(Parameters):
     ranking_weight: float = Field(0.01, ge=0, description="Weight of the ranking loss of each generator.")
     ranking_clamp: bool = Field(True, description="The literal loss; false also lifts positives below.")
     ranking_reduction: Literal["batch", "sum", "known"] = Field("batch", description="What to divide by.")
+
+
+def not_above(value: float, info: ValidationInfo, other: str) -> float:
+    """Return a value, or refuse one that is above that of another field."""
+    if value > info.data.get(other, value):
+        raise ValueError(f"must not be above {other} ({info.data[other]})")
+    return value
 
 
 def default_rate(proportion: float) -> float:
@@ -118,6 +136,17 @@ class Part:
     def __call__(self, *arguments: Any) -> Any:
         """Build the part, or compute the loss term."""
         return self.build(*arguments)
+
+    @property
+    def summary(self) -> str:
+        """What the part is, in a sentence."""
+        return (self.build.__doc__ or self.parameters.__doc__ or "").splitlines()[0]
+
+    @property
+    def own_fields(self) -> dict[str, FieldInfo]:
+        """What this part adds to the parameters that every method has."""
+        common = Parameters.model_fields
+        return {name: field for name, field in self.parameters.model_fields.items() if name not in common}
 
 
 class Registry(dict[str, Part]):
@@ -206,14 +235,12 @@ class Method:
                 f"method.threshold: method '{self.name}' makes no pseudo-labels, so there is no threshold to choose; "
                 "remove the key."
             )
-        kept = {
-            name: value for name, value in self.defaults.items() if name not in _own_fields(self.threshold)
-        }
+        if rule == self.threshold:
+            return self
+        others = {name for part in replace(self, threshold=None).parts for name in part.own_fields}
+        gone = RULES[self.threshold].own_fields.keys() - others
+        kept = {name: value for name, value in self.defaults.items() if name not in gone}
         return replace(self, threshold=rule, defaults=kept)
-
-
-def _own_fields(rule: str) -> set[str]:
-    return set(RULES[rule].parameters.model_fields) - set(Parameters.model_fields)
 
 
 @cache

@@ -11,8 +11,8 @@ from satl.methods.base import GENERATORS, RULES, TERMS, Method, Parameters
 from satl.methods.parts import Setting, StepContext
 from satl.models.functional import symmetric_pairs
 from satl.models.transfer import NetworkOutput
-from satl.scoring import Evidence, Generator, Scores
-from satl.thresholds import ThresholdRule
+from satl.scoring import Evidence, Generator, Scores, Survey
+from satl.thresholds import LearnedThreshold, ThresholdRule
 
 
 class StepResult(NamedTuple):
@@ -31,7 +31,10 @@ class Learner(nn.Module):
     """The trainable whole of a method.
 
     Everything that changes while training lives in its parameters and buffers: weights, thresholds,
-    histograms and feature banks.
+    histograms, feature banks and prototypes.
+
+    A threshold rule that learns by gradient brings its loss along: stage 2 then has the further term
+    ``threshold``, whatever the method.
     """
 
     def __init__(self, method: Method, parameters: Parameters, network: nn.Module, proportion: float) -> None:
@@ -74,26 +77,53 @@ class Learner(nn.Module):
             scores = {name: generator(evidence) for name, generator in self.generators.items()}
         if stage == 2:
             pseudo = {
-                name: self._rule(name).pseudo_labels(_where_informative(score), labels)
+                name: self._rule(name).pseudo_labels(_or_else(score, -1.0), labels, indices)
                 for name, score in scores.items()
             }
         rules = {name: self._rule(name) for name in scores}
         context = StepContext(self.parameters_of_method, output, labels, scores, pseudo, rules, teacher)
         terms = self.method.stage2 if stage == 2 else self.method.stage1
         parts = {name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0) for name in terms}
+        if stage == 2:
+            parts |= self._threshold_loss(scores, labels)
         if observe:
             for name, score in scores.items():
-                rules[name].observe(score.values, torch.where(score.informative, labels, 0))
+                rules[name].observe(_or_else(score, torch.nan).detach(), labels)
+        loss = torch.stack(list(parts.values())).sum()
+        if stage == 1:
+            # Several processes can add up gradients only if every parameter has one.
+            loss = loss + sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
         detached = {name: part.detach() for name, part in parts.items()}
-        return StepResult(torch.stack(list(parts.values())).sum(), detached, pseudo, evidence)
+        return StepResult(loss, detached, pseudo, evidence)
+
+    def _threshold_loss(self, scores: dict[str, Scores], labels: Tensor) -> dict[str, Tensor]:
+        """Return the loss of the rules that learn by gradient, if there are any, by the name of the term."""
+        costs = [
+            rule.loss(score.values, torch.where(score.informative, labels, 0))
+            for name, score in scores.items()
+            if isinstance(rule := self._rule(name), LearnedThreshold)
+        ]
+        return {"threshold": torch.stack(costs).sum()} if costs else {}
 
     @torch.no_grad()
     def remember(self, evidence: Evidence | None) -> None:
         """Let the generators take in a batch; call it after the backward pass."""
         if evidence is not None:
-            for generator in self.generators.values():
-                assert isinstance(generator, Generator)
+            for generator in self._generators():
                 generator.remember(evidence)
+
+    def survey_size(self, epoch: int) -> int:
+        """Return how many known positives per class the generators want to see before an epoch of stage 2.
+
+        ``epoch`` counts the epochs of stage 2 that are done; 0 known positives mean that nobody wants a survey.
+        """
+        return max((generator.survey_size(epoch) for generator in self._generators()), default=0)
+
+    def study(self, survey: Survey, epoch: int, seed: int) -> None:
+        """Show a survey to the generators that want one before this epoch."""
+        for generator in self._generators():
+            if generator.survey_size(epoch) > 0:
+                generator.study(survey, seed)
 
     def update_thresholds(self) -> None:
         """Move the thresholds of all generators."""
@@ -108,16 +138,19 @@ class Learner(nn.Module):
         teacher's place.
         """
         output = self.network(images, with_pairs=self.method.needs("pairs"))
-        evidence = self._evidence(output, labels, indices, output.logits.float().sigmoid())
         result = {"probability": output.logits.float().sigmoid()}
-        for name, generator in self.generators.items():
-            values, informative = generator(evidence)
-            result[name] = torch.where(informative, values, torch.nan)
+        if self.generators:
+            evidence = self._evidence(output, labels, indices, result["probability"])
+            for name, generator in self.generators.items():
+                result[name] = _or_else(generator(evidence), torch.nan)
         return result
 
     def thresholds(self) -> dict[str, Tensor]:
         """Return the current thresholds ``(C,)`` of each generator."""
-        return {name: self._rule(name).value for name in self.rules}
+        return {name: self._rule(name).value.detach() for name in self.rules}
+
+    def _generators(self) -> list[Generator]:
+        return [generator for generator in self.generators.values() if isinstance(generator, Generator)]
 
     def _rule(self, name: str) -> ThresholdRule:
         rule = self.rules[name]
@@ -133,6 +166,6 @@ class Learner(nn.Module):
         return Evidence(output.features, pairs, labels, indices, output.logits, teacher)
 
 
-def _where_informative(scores: Scores) -> Tensor:
-    """Return the scores with -1, below every threshold, where they mean nothing."""
-    return torch.where(scores.informative, scores.values, -1.0)
+def _or_else(scores: Scores, other: float) -> Tensor:
+    """Return the scores, and ``other`` where they mean nothing."""
+    return torch.where(scores.informative, scores.values, other)

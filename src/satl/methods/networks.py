@@ -1,10 +1,11 @@
-"""The networks that methods name.
+"""What networks are built from, and the network that most methods share.
 
-A further network is one function here, or in the file of its method.
+A further network is one function in the file of its method.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from satl.errors import ConfigError
 from satl.methods.base import NETWORKS, Method
 from satl.models.backbone import Backbone
 from satl.models.functional import cooccurrence_graph
+from satl.models.semantic import ClassNetwork
 from satl.models.transfer import TransferNetwork
 
 if TYPE_CHECKING:
     from satl.training.config import ModelConfig
+
+LabelArray = np.ndarray[Any, np.dtype[np.int8]]
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class NetworkSetting:
     parameters: Any
     """The method's own parameter model."""
     classes: tuple[str, ...]
-    labels: np.ndarray[Any, np.dtype[np.int8]] | None
+    labels: LabelArray | None
     """``(N, C)`` training labels. None: a shell for a checkpoint that holds all weights, so none are fetched."""
 
     def backbone(self) -> Backbone:
@@ -48,18 +53,37 @@ class NetworkSetting:
 
     def embeddings(self) -> Tensor | None:
         """Return the word vectors ``(C, E)`` of the classes, or None where they are to be learned."""
-        if self.model.word_vectors is None:
+        model = self.model
+        if model.word_vectors is None:
             return None
+        if self.labels is None:  # the checkpoint holds them: a trained run does not need the file any more
+            return torch.zeros(len(self.classes), model.embedding_dim)
         from satl.models.embeddings import load_word_vectors
 
-        vectors = load_word_vectors(self.model.word_vectors, self.classes, missing=self.model.missing_words)
+        vectors = load_word_vectors(model.word_vectors, self.classes, missing=model.missing_words)
+        if vectors.shape[1] != model.embedding_dim:
+            raise ConfigError(
+                f"model.word_vectors: the vectors of {model.word_vectors} have {vectors.shape[1]} numbers, not "
+                f"{model.embedding_dim}; set model.embedding_dim={vectors.shape[1]}."
+            )
         return torch.from_numpy(vectors).float()
 
-    def graph(self) -> Tensor:
-        """Return the co-occurrence graph ``(C, C)`` of the known positives; zeros for a shell."""
+    def given(self, *names: str) -> dict[str, Any]:
+        """Return those of these keys of ``model`` that have a value; the others keep the network's default."""
+        return {name: value for name in names if (value := getattr(self.model, name)) is not None}
+
+    def graph(self, make: Callable[[LabelArray], Tensor] = cooccurrence_graph) -> Tensor:
+        """Return the graph ``(C, C)`` that ``make`` draws from the labels; zeros for a shell."""
         if self.labels is None:
             return torch.zeros(len(self.classes), len(self.classes))
-        return cooccurrence_graph(self.labels)
+        return make(self.labels)
+
+    def started(self, network: ClassNetwork) -> ClassNetwork:
+        """Return the network, with each class at the share of positives where the configuration says so."""
+        prior = self.prior()
+        if prior is not None:
+            network.start_at(prior)
+        return network
 
     def prior(self) -> Tensor | None:
         """Return what each class's probability is to start at ``(C,)``, or None where nothing is asked for.
@@ -74,21 +98,13 @@ class NetworkSetting:
 
 @NETWORKS.register("transfer")
 def _transfer(setting: NetworkSetting) -> nn.Module:
-    model = setting.model
+    sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden")
     network = TransferNetwork(
         num_classes=len(setting.classes),
         backbone=setting.backbone(),
         graph=setting.graph(),
         embeddings=setting.embeddings(),
-        embedding_dim=model.embedding_dim,
-        feature_dim=model.feature_dim,
-        attention_dim=model.attention_dim,
-        steps=model.steps,
-        pair_dim=model.pair_dim,
-        pair_hidden=model.pair_hidden,
         pairs=setting.method.needs("pairs"),
+        **setting.given(*sizes),
     )
-    prior = setting.prior()
-    if prior is not None:
-        network.class_head.classifier.start_at(prior)
-    return network
+    return setting.started(network)

@@ -27,7 +27,7 @@ from satl.methods.base import (
     default_rate,
 )
 from satl.models.transfer import NetworkOutput
-from satl.scoring import CrossImageGenerator, Generator, IntraImageGenerator, Scores
+from satl.scoring import CrossImageGenerator, Generator, IntraImageGenerator, ProbabilityGenerator, Scores
 from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
 
 
@@ -70,8 +70,14 @@ def _cross(setting: Setting) -> Generator:
     )
 
 
+@GENERATORS.register("probability")
+def _probability(setting: Setting) -> Generator:
+    return ProbabilityGenerator()
+
+
 @RULES.register("linear", LinearParameters)
 def _linear(setting: Setting) -> ThresholdRule:
+    """One threshold for all classes, lowered by a step each epoch (SST)."""
     parameters = setting.parameters
     return LinearDecayThreshold(
         setting.num_classes,
@@ -83,6 +89,7 @@ def _linear(setting: Setting) -> ThresholdRule:
 
 @RULES.register("semantic", SemanticParameters)
 def _semantic(setting: Setting) -> ThresholdRule:
+    """The larger of two quantiles, of the known negatives' and of the known positives' scores (SATE)."""
     parameters = setting.parameters
     return SemanticAwareThreshold(
         setting.num_classes,

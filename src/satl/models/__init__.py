@@ -1,4 +1,4 @@
-"""Networks: backbone adapter, semantic decoupling, gated graph, class and pair heads.
+"""Networks: backbone adapter, semantic decoupling, graphs of classes, class and pair heads.
 
 Names are loaded on first use, so that importing the room does not import timm.
 """
@@ -13,25 +13,39 @@ if TYPE_CHECKING:
     from satl.models.decoupling import SemanticDecoupling
     from satl.models.embeddings import load_word_vectors
     from satl.models.functional import (
+        cooccurrence_counts,
         cooccurrence_graph,
         pair_indices,
         pair_scores,
         semantic_attention,
         symmetric_pairs,
     )
-    from satl.models.graph import GatedGraph
+    from satl.models.graph import GatedGraph, convolution_graph
     from satl.models.heads import ClassHead, ElementWiseLinear, PairHead
-    from satl.models.transfer import NetworkOutput, TransferNetwork
+    from satl.models.kggr import KGGRNetwork, WeightPropagationHead
+    from satl.models.ml_gcn import GraphConvolution, MLGCNNetwork
+    from satl.models.semantic import ClassNetwork, NetworkOutput, SemanticNetwork
+    from satl.models.ssgrl import SSGRLNetwork
+    from satl.models.transfer import TransferNetwork
 
 _HOME = {
     "Backbone": "backbone",
     "ClassHead": "heads",
+    "ClassNetwork": "semantic",
     "ElementWiseLinear": "heads",
     "GatedGraph": "graph",
-    "NetworkOutput": "transfer",
+    "GraphConvolution": "ml_gcn",
+    "KGGRNetwork": "kggr",
+    "MLGCNNetwork": "ml_gcn",
+    "NetworkOutput": "semantic",
     "PairHead": "heads",
+    "SSGRLNetwork": "ssgrl",
     "SemanticDecoupling": "decoupling",
+    "SemanticNetwork": "semantic",
     "TransferNetwork": "transfer",
+    "WeightPropagationHead": "kggr",
+    "convolution_graph": "graph",
+    "cooccurrence_counts": "functional",
     "cooccurrence_graph": "functional",
     "load_word_vectors": "embeddings",
     "pair_indices": "functional",
@@ -43,12 +57,21 @@ _HOME = {
 __all__ = [
     "Backbone",
     "ClassHead",
+    "ClassNetwork",
     "ElementWiseLinear",
     "GatedGraph",
+    "GraphConvolution",
+    "KGGRNetwork",
+    "MLGCNNetwork",
     "NetworkOutput",
     "PairHead",
+    "SSGRLNetwork",
     "SemanticDecoupling",
+    "SemanticNetwork",
     "TransferNetwork",
+    "WeightPropagationHead",
+    "convolution_graph",
+    "cooccurrence_counts",
     "cooccurrence_graph",
     "load_word_vectors",
     "pair_indices",

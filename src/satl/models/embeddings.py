@@ -1,4 +1,4 @@
-"""Word vectors of the class names, from a GloVe text file or an ``.npz`` file of the user."""
+"""Word vectors of the class names, from a GloVe text file or an array file of the user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def load_word_vectors(
 
     Args:
         path: a GloVe text file (a word and its numbers per line, read as a stream), or an ``.npz`` file with
-            ``names`` (M,) and ``vectors`` (M, E), in which a whole class name is looked up before its words.
+            ``names`` (M,) and ``vectors`` (M, E), in which a whole class name is looked up before its words,
+            or an ``.npy`` file (C, E) with one row per class, in the order of the classes (the layout in which
+            the vectors of VG-200, whose classes have no names, are handed around).
         classes: the class names.
         missing: what to do with a word that the file does not have: ``"error"``, or ``"random"``, which takes
             the mean of the words that are there and, where there is none, a random vector of norm 6.
@@ -53,6 +55,8 @@ def load_word_vectors(
         raise ConfigError(
             f"word vectors {path} do not exist: correct the path, or leave it out to learn the embeddings."
         )
+    if path.suffix == ".npy":
+        return _read_rows(path, len(classes))
     words = {name: _words(name) for name in classes}
     needed = {word for parts in words.values() for word in parts} | {_whole(name) for name in classes}
     from_archive = path.suffix == ".npz"
@@ -93,6 +97,24 @@ def _random_vector(name: str, dim: int, seed: int) -> NDArray[np.float64]:
     generator = np.random.default_rng([seed, *name.encode()])
     direction = generator.standard_normal(dim)
     return direction * (_RANDOM_NORM / np.linalg.norm(direction))
+
+
+def _read_rows(path: Path, count: int) -> NDArray[np.float32]:
+    try:
+        table = np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (ValueError, OSError, EOFError) as error:
+        raise ConfigError(
+            f"word vectors {path} are no .npy file of numbers: write it with np.save(path, vectors)."
+        ) from error
+    if table.ndim != 2 or len(table) != count:
+        raise ConfigError(
+            f"word vectors {path} have the shape {table.shape}, but there are {count} classes: give one row per "
+            "class, in the order of the classes, or an .npz file with names."
+        )
+    broken = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if len(broken):
+        raise ConfigError(f"word vectors {path}, row {broken[0] + 1} have a NaN or infinite number.")
+    return table.astype(np.float32)
 
 
 def _read_archive(path: Path, needed: set[str]) -> Mapping[str, NDArray[np.float64]]:

@@ -30,11 +30,13 @@ def _budget(max_elements: int | None, tensor: Tensor) -> int:
     return max_elements
 
 
-def _full_precision(tensor: Tensor) -> Tensor:
+def full_precision(tensor: Tensor) -> Tensor:
+    """The tensor, in float32 if it is in half precision."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def _no_autocast(tensor: Tensor) -> torch.autocast:
+def no_autocast(tensor: Tensor) -> torch.autocast:
+    """A context in which operations on the tensor's device keep the precision of their inputs."""
     return torch.autocast(tensor.device.type, enabled=False)
 
 
@@ -54,7 +56,7 @@ class _SemanticAttention(torch.autograd.Function):
         ctx.save_for_backward(rows, queries, weight)
         ctx.budget = budget
         logits = rows.new_empty(rows.shape[0], queries.shape[0])
-        with _no_autocast(rows):
+        with no_autocast(rows):
             for r, c in _attention_chunks(rows.shape[0], queries.shape[0], queries.shape[1], budget):
                 gates = (rows[r, None, :] * queries[None, c, :]).tanh_()
                 logits[r, c] = gates @ weight
@@ -67,7 +69,7 @@ class _SemanticAttention(torch.autograd.Function):
         grad = grad.to(rows.dtype)
         grad_rows, grad_queries = torch.zeros_like(rows), torch.zeros_like(queries)
         grad_weight = torch.zeros_like(weight)
-        with _no_autocast(rows):
+        with no_autocast(rows):
             for r, c in _attention_chunks(rows.shape[0], queries.shape[0], queries.shape[1], ctx.budget):
                 gates = (rows[r, None, :] * queries[None, c, :]).tanh_()
                 part = grad[r, c]
@@ -101,9 +103,9 @@ def semantic_attention(
     torch.Size([2, 3, 9])
     """
     batch, locations, dim = projected.shape
-    rows = _full_precision(projected).reshape(batch * locations, dim)
+    rows = full_precision(projected).reshape(batch * locations, dim)
     logits: Tensor = _SemanticAttention.apply(
-        rows, _full_precision(class_queries), _full_precision(weight), _budget(max_elements, rows)
+        rows, full_precision(class_queries), full_precision(weight), _budget(max_elements, rows)
     )
     return logits.reshape(batch, locations, -1).transpose(1, 2)
 
@@ -162,7 +164,7 @@ class _PairScores(torch.autograd.Function):
         ctx.budget = budget
         classes, batch, dim = left.shape
         scores = left.new_empty(vectors.shape[0], batch)
-        with _no_autocast(left):
+        with no_autocast(left):
             for block in _pair_blocks(classes, batch, dim, budget):
                 i0, i1, j0, j1 = block
                 hidden = (left[i0:i1, None] + right[None, j0:j1]).relu_().flatten(0, 1)
@@ -179,7 +181,7 @@ class _PairScores(torch.autograd.Function):
         grad = grad.to(left.dtype)
         grad_left, grad_right = torch.zeros_like(left), torch.zeros_like(right)
         grad_vectors = torch.empty_like(vectors)
-        with _no_autocast(left):
+        with no_autocast(left):
             for block in _pair_blocks(classes, batch, dim, ctx.budget):
                 i0, i1, j0, j1 = block
                 shape = (i1 - i0, j1 - j0, batch, dim)
@@ -218,8 +220,8 @@ def pair_scores(left: Tensor, right: Tensor, vectors: Tensor, max_elements: int 
         raise ValueError(
             f"{classes} classes have {classes * (classes - 1) // 2} pairs, not {vectors.shape[0]}"
         )
-    left, right = (_full_precision(side).transpose(0, 1).contiguous() for side in (left, right))
-    scores: Tensor = _PairScores.apply(left, right, _full_precision(vectors), _budget(max_elements, left))
+    left, right = (full_precision(side).transpose(0, 1).contiguous() for side in (left, right))
+    scores: Tensor = _PairScores.apply(left, right, full_precision(vectors), _budget(max_elements, left))
     return scores.transpose(0, 1)
 
 
@@ -248,6 +250,23 @@ def symmetric_pairs(pair_values: Tensor, num_classes: int, diagonal: float = 1.0
     return upper + upper.transpose(1, 2) + constant
 
 
+def cooccurrence_counts(labels: Tensor | NDArray[np.int8]) -> Tensor:
+    """In how many images two classes are known to be present together: (C, C) float64.
+
+    Args:
+        labels: (N, C) with +1 present, -1 absent, 0 unknown.
+
+    >>> cooccurrence_counts(np.array([[1, 1, 0], [1, -1, 0]], dtype=np.int8)).tolist()
+    [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    """
+    table = torch.as_tensor(labels) if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
+    counts = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64, device=table.device)
+    for rows in table.split(_CHUNK_ROWS):
+        positive = (rows == 1).float()
+        counts += (positive.T @ positive).double()
+    return counts
+
+
 def cooccurrence_graph(labels: Tensor | NDArray[np.int8]) -> Tensor:
     """Row-normalised co-occurrence of known positives: A[i, j] = P(j present | i present).
 
@@ -260,10 +279,6 @@ def cooccurrence_graph(labels: Tensor | NDArray[np.int8]) -> Tensor:
     >>> cooccurrence_graph(np.array([[1, 1, 0], [1, -1, 0]], dtype=np.int8)).tolist()
     [[1.0, 0.5, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    table = torch.as_tensor(labels) if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
-    counts = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64, device=table.device)
-    for rows in table.split(_CHUNK_ROWS):
-        positive = (rows == 1).float()
-        counts += (positive.T @ positive).double()
+    counts = cooccurrence_counts(labels)
     graph = counts / counts.diagonal().clamp(min=1)[:, None]
     return graph.fill_diagonal_(1.0).float()

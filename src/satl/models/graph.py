@@ -1,9 +1,13 @@
-"""Gated propagation over a graph of classes."""
+"""Graphs of classes, and propagation over them."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from satl.models.functional import cooccurrence_counts
 
 
 class GatedGraph(nn.Module):
@@ -12,23 +16,63 @@ class GatedGraph(nn.Module):
     One step, with A the graph and m = [A h ; A^T h]:
     z = sigmoid(Wz m + Uz h), r = sigmoid(Wr m + Ur h), h~ = tanh(Wh m + Uh (r h)), h <- (1 - z) h + z h~.
 
+    Args:
+        dim: D.
+        steps: steps of propagation.
+        tie_gates: use Uz for the reset gate as well, as the published SSGRL code does; there is no Ur then.
+        zero_gates: start all weights and biases at zero, so that a step first only halves the states.
+
     >>> GatedGraph(8, steps=3)(torch.randn(2, 5, 8), torch.eye(5)).shape
     torch.Size([2, 5, 8])
     """
 
-    def __init__(self, dim: int, steps: int = 3) -> None:
+    def __init__(self, dim: int, steps: int = 3, tie_gates: bool = False, zero_gates: bool = False) -> None:
         super().__init__()
         self.steps = steps
         self.update_message, self.update_state = nn.Linear(2 * dim, dim), nn.Linear(dim, dim)
-        self.reset_message, self.reset_state = nn.Linear(2 * dim, dim), nn.Linear(dim, dim)
+        self.reset_message = nn.Linear(2 * dim, dim)
+        # A second name for the same layer would be stored twice, and a layer without use has no gradient.
+        self.reset_state = None if tie_gates else nn.Linear(dim, dim)
         self.candidate_message, self.candidate_state = nn.Linear(2 * dim, dim), nn.Linear(dim, dim)
+        if zero_gates:
+            for parameter in self.parameters():
+                nn.init.zeros_(parameter)
 
     def forward(self, states: Tensor, graph: Tensor) -> Tensor:
         """States (..., C, D), graph (C, C) -> states (..., C, D)."""
+        reset_state = self.update_state if self.reset_state is None else self.reset_state
         for _ in range(self.steps):
             message = torch.cat([torch.matmul(graph, states), torch.matmul(graph.T, states)], dim=-1)
             update = torch.sigmoid(self.update_message(message) + self.update_state(states))
-            reset = torch.sigmoid(self.reset_message(message) + self.reset_state(states))
+            reset = torch.sigmoid(self.reset_message(message) + reset_state(states))
             candidate = torch.tanh(self.candidate_message(message) + self.candidate_state(reset * states))
             states = torch.lerp(states.to(candidate.dtype), candidate, update)
         return states
+
+
+def convolution_graph(
+    labels: Tensor | NDArray[np.int8], threshold: float = 0.4, weight: float = 0.25
+) -> Tensor:
+    """Normalised graph of ML-GCN: which class an image with another class is likely to show, as a matrix (C, C).
+
+    With P[i, j] = P(j present | i present) among known positives and P[i, i] = 0: B = [P >= ``threshold``],
+    A = ``weight`` B / (column sums of B) + I, and the result is D A^T D with D = diag(row sums of A)^(-1/2).
+
+    Args:
+        labels: (N, C) with +1 present, -1 absent, 0 unknown.
+        threshold: the conditional frequency from which a class is a neighbour.
+        weight: what the neighbours of a class weigh together.
+
+    Returns:
+        (C, C) float32; a class without a known positive is connected to itself only.
+
+    >>> convolution_graph(np.array([[1, 1, 0], [1, -1, 0], [1, -1, 0]], dtype=np.int8)).tolist()
+    [[1.0, 0.22..., 0.0], [0.0, 0.80..., 0.0], [0.0, 0.0, 1.0]]
+    """
+    counts = cooccurrence_counts(labels)
+    # Double precision: two of five images are exactly the threshold 0.4.
+    conditional = (counts / counts.diagonal().clamp(min=1)[:, None]).fill_diagonal_(0.0)
+    linked = (conditional >= threshold).double()
+    graph = weight * linked / (linked.sum(0) + 1e-6) + torch.eye(len(counts), device=counts.device)
+    scale = graph.sum(1).rsqrt()
+    return (scale[:, None] * graph.T * scale).float()

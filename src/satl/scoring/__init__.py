@@ -1,8 +1,10 @@
 """Pseudo-label generators: networks' outputs in, a score per cell out."""
 
-from satl.scoring.base import Evidence, Generator, Scores
+from satl.scoring.base import Evidence, Generator, Scores, Survey
 from satl.scoring.cross_image import CrossImageGenerator
 from satl.scoring.intra_image import IntraImageGenerator
+from satl.scoring.probability import ProbabilityGenerator
+from satl.scoring.prototypes import PrototypeGenerator
 from satl.scoring.teacher import TeacherGenerator
 
 __all__ = [
@@ -10,6 +12,9 @@ __all__ = [
     "Evidence",
     "Generator",
     "IntraImageGenerator",
+    "ProbabilityGenerator",
+    "PrototypeGenerator",
     "Scores",
+    "Survey",
     "TeacherGenerator",
 ]

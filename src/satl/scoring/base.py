@@ -31,6 +31,15 @@ class Scores(NamedTuple):
     informative: Tensor
 
 
+class Survey(NamedTuple):
+    """Class features of known positives of the training set, all taken with the same weights and unaugmented."""
+
+    features: Tensor
+    """``(C, M, D)`` float32; slots that are not filled are zero."""
+    images: Tensor
+    """``(C, M)`` index of the image in each slot, -1 where it is not filled; the filled slots come first."""
+
+
 class Generator(nn.Module):
     """Scores every cell of a batch by how much it looks like a positive."""
 
@@ -43,3 +52,18 @@ class Generator(nn.Module):
 
         Called after the backward pass, since the gradient of the scores still needs the old memory.
         """
+
+    def survey_size(self, epoch: int) -> int:
+        """Return how many known positives of each class to show before an epoch of stage 2.
+
+        Args:
+            epoch: epochs of stage 2 that are done; 0 for the first.
+
+        Returns:
+            0 for generators that want no survey, or none before this epoch.
+        """
+        return 0
+
+    def study(self, survey: Survey, seed: int) -> None:
+        """Take in a survey, the same in every process; only generators that ask for one are given one."""
+        raise NotImplementedError

@@ -69,3 +69,84 @@ def cross_image_scores(
     # Rounding may carry the cosine of equal vectors past 1, above a threshold that must emit nothing.
     scores = ((cosine * counted).sum(-1) / count.clamp(min=1)).clamp(-1.0, 1.0)
     return scores.t(), (count > 0).t()
+
+
+_CANDIDATES = 32  # for the start of each cluster; the best one is kept, which makes further attempts needless
+_ITERATIONS = 100
+
+
+@torch.no_grad()
+def kmeans(points: Tensor, filled: Tensor, num_clusters: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Cluster the points of every class by itself, all classes at once: Euclidean k-means, in float32.
+
+    Clusters start at points drawn far from each other (greedy k-means++); then points and centres move until no
+    point changes its cluster. Random numbers come from the seed alone, whatever the device. Nothing is added in
+    an order that could change, so the same points give the same clusters.
+
+    Args:
+        points: ``(C, M, D)``, finite.
+        filled: ``(C, M)`` booleans: which slots of a class hold a point.
+        num_clusters: K. A class with fewer points has a cluster for each of them, one without points none.
+        seed: of the starts.
+
+    Returns:
+        ``(C, K, D)`` centres, zero where there is no cluster, and ``(C, M)`` the cluster of each point, -1 where
+        there is no point. Clusters can also be fewer than K where points are equal.
+
+    >>> points = torch.tensor([[[0.0], [1.0], [9.0], [10.0]]])
+    >>> centres, members = kmeans(points, torch.ones(1, 4, dtype=torch.bool), num_clusters=2)
+    >>> sorted(centres.flatten().tolist())
+    [0.5, 9.5]
+    """
+    num_classes, num_points, size = points.shape
+    if num_points == 0:
+        return points.new_zeros(num_classes, num_clusters, size, dtype=torch.float32), filled.long()
+    with torch.autocast(points.device.type, enabled=False):
+        weight = filled.unsqueeze(-1).float()
+        # Distances lose fewer digits near the origin.
+        middle = weight.mT @ points.float() / weight.sum(1, keepdim=True).clamp(min=1.0)
+        points = (points - middle).mul_(weight)
+        centres, exists = _distant_points(points, filled, num_clusters, seed)
+        members = filled.new_full(filled.shape, -1, dtype=torch.int64)
+        number = torch.arange(num_clusters, device=points.device)
+        for _ in range(_ITERATIONS):
+            distance = centres.square().sum(-1).unsqueeze(1) - points @ (2.0 * centres).mT
+            nearest = (
+                distance.masked_fill(~exists.unsqueeze(1), torch.inf).argmin(-1).masked_fill(~filled, -1)
+            )
+            if torch.equal(nearest, members):
+                break
+            members = nearest
+            belongs = (members.unsqueeze(1) == number.view(1, -1, 1)).float()  # (C, K, M)
+            count = belongs.sum(-1, keepdim=True)
+            centres = torch.where(count > 0, belongs @ points / count.clamp(min=1.0), centres)
+        alive = (members.unsqueeze(1) == number.view(1, -1, 1)).any(-1, keepdim=True)
+        return torch.where(alive, centres + middle, 0.0), members
+
+
+def _distant_points(points: Tensor, filled: Tensor, num: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Choose ``num`` points per class, each with a chance that grows with the square of its distance to the others.
+
+    Returns ``(C, num, D)`` points and ``(C, num)`` booleans, false once a class has no further point.
+    """
+    classes, device = points.shape[0], points.device
+    noise = torch.rand(num, classes, _CANDIDATES, generator=torch.Generator().manual_seed(seed)).to(device)
+    square = torch.linalg.vector_norm(points, dim=-1).square()
+    chance = filled.double()
+    closest = torch.full_like(square, torch.inf)
+    chosen, exists = [], []
+    for draw in noise:
+        cumulated = chance.cumsum(1)
+        total = cumulated[:, -1:]
+        candidates = torch.searchsorted(cumulated, draw * total, right=True).clamp(max=points.shape[1] - 1)
+        places = points.gather(1, candidates.unsqueeze(-1).expand(-1, -1, points.shape[2]))
+        distance = square.unsqueeze(1) + places.square().sum(-1, keepdim=True) - (2.0 * places) @ points.mT
+        remaining = torch.minimum(closest.unsqueeze(1), distance.clamp(min=0.0))  # (C, candidates, M)
+        best = (remaining * filled.unsqueeze(1)).sum(-1).argmin(1).view(-1, 1, 1)
+        closest = remaining.gather(1, best.expand(-1, -1, points.shape[1])).squeeze(1)
+        # A point is never taken twice, whatever rounding leaves of its distance to itself.
+        closest.scatter_(1, candidates.gather(1, best.squeeze(-1)), 0.0)
+        chosen.append(places.gather(1, best.expand(-1, -1, points.shape[2])).squeeze(1))
+        exists.append(total.squeeze(1) > 0)
+        chance = (closest * filled).double()
+    return torch.stack(chosen, 1), torch.stack(exists, 1)

@@ -1,7 +1,24 @@
 """Threshold rules: one threshold per class and generator."""
 
-from satl.thresholds.base import ThresholdRule
+from satl.thresholds.base import EvidenceThreshold, ThresholdRule
+from satl.thresholds.fixed import FixedThreshold
+from satl.thresholds.flexible import FlexibleThreshold
+from satl.thresholds.large_loss import LargeLossThreshold
+from satl.thresholds.learned import LearnedThreshold
 from satl.thresholds.linear import LinearDecayThreshold
+from satl.thresholds.metric import MetricThreshold
+from satl.thresholds.proportion import ProportionThreshold
 from satl.thresholds.semantic import SemanticAwareThreshold
 
-__all__ = ["LinearDecayThreshold", "SemanticAwareThreshold", "ThresholdRule"]
+__all__ = [
+    "EvidenceThreshold",
+    "FixedThreshold",
+    "FlexibleThreshold",
+    "LargeLossThreshold",
+    "LearnedThreshold",
+    "LinearDecayThreshold",
+    "MetricThreshold",
+    "ProportionThreshold",
+    "SemanticAwareThreshold",
+    "ThresholdRule",
+]

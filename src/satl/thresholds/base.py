@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from satl.thresholds.functional import pseudo_labels
+from satl.processes import sum_across
+from satl.thresholds.functional import move_thresholds, pseudo_labels
 
 
 class ThresholdRule(nn.Module):
@@ -13,7 +14,8 @@ class ThresholdRule(nn.Module):
 
     A rule starts at 1.0, where it emits no pseudo-label, and moves at each :meth:`update`. Training calls
     :meth:`observe` at every step and :meth:`update` at the start of each epoch of stage 2. All state lives in
-    buffers, so checkpoints hold it.
+    buffers, so checkpoints hold it; what differs between processes until an update adds it up is called
+    ``counts``.
     """
 
     value: Tensor
@@ -26,12 +28,67 @@ class ThresholdRule(nn.Module):
         self.register_buffer("value", torch.ones(num_classes))
 
     def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it."""
+        """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it.
+
+        A score that means nothing is NaN and is left out, whether its cell is known or not.
+        """
 
     def update(self) -> None:
         """Move the thresholds."""
         raise NotImplementedError
 
-    def pseudo_labels(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """Return ``labels`` in which unknown cells strictly above the threshold are 1; known cells stay."""
+    def limit(self) -> Tensor:
+        """Return the thresholds ``(C,)`` at which updates would end if they observed the same scores for ever."""
+        raise NotImplementedError
+
+    def pseudo_labels(self, scores: Tensor, labels: Tensor, images: Tensor | None = None) -> Tensor:
+        """Return ``labels`` in which unknown cells strictly above the threshold are 1; known cells stay.
+
+        ``images`` ``(B,)``, the index of each image in the training set, is for rules that remember cells.
+        """
         return pseudo_labels(scores, labels, self.value)
+
+
+class EvidenceThreshold(ThresholdRule):
+    """A rule that adds up what it observes in ``counts`` and moves to the thresholds that follow from it.
+
+    With several processes the counts are added up in :meth:`update`, so every process ends with the same
+    thresholds; ``update`` must then be called by all of them. A class without evidence keeps its threshold.
+    """
+
+    counts: Tensor
+
+    def __init__(self, num_classes: int, *shape: int) -> None:
+        super().__init__(num_classes)
+        self.register_buffer("counts", torch.zeros(*shape, dtype=torch.int64))
+
+    @property
+    def step(self) -> float:
+        """The share of the way to the ideal thresholds that one update goes."""
+        return 1.0
+
+    def thresholds_of(self, counts: Tensor) -> Tensor:
+        """Return the ideal thresholds ``(C,)`` that follow from counts (NaN: no evidence)."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def ideal(self) -> Tensor:
+        """Return the ideal thresholds ``(C,)`` of what was observed so far (NaN: no evidence)."""
+        return self.thresholds_of(sum_across(self.counts))
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Move ``value`` towards the ideal thresholds and start counting anew."""
+        self.value.copy_(move_thresholds(self.value, self.ideal(), self.step))
+        self.counts.zero_()
+
+    @torch.no_grad()
+    def limit(self) -> Tensor:
+        """Return the ideal thresholds, or the present one where a class has none or updates go nowhere."""
+        return move_thresholds(self.value, self.ideal(), 1.0 if self.step > 0 else 0.0)
+
+
+def check_histogram(bins: int, min_count: int) -> None:
+    """Refuse a histogram that cannot be."""
+    if bins < 2 or min_count < 1:
+        raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")

@@ -1,4 +1,4 @@
-"""Pure functions of Semantic-Aware Threshold Estimation (SATE).
+"""Pure functions of the threshold rules, first those of Semantic-Aware Threshold Estimation (SATE).
 
 The paper writes the thresholds as tau, the quantile levels as kappa and the rate as gamma. Its section on
 implementation calls the level of the negatives kappa^- (0.999) and that of the positives kappa^+ (0.1); its
@@ -37,14 +37,20 @@ def score_histogram(scores: Tensor, labels: Tensor, bins: int) -> Tensor:
 def add_to_histogram(counts: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     """Add a batch to the counts ``(2, C, bins)`` of :func:`score_histogram`, in place, and return them.
 
-    The cost depends on the batch, not on the number of bins.
+    Counts ``(3, C, bins)`` have a third row, for the unknown cells. The cost depends on the batch, not on the
+    number of bins.
     """
-    _, num_classes, bins = counts.shape
+    rows, num_classes, bins = counts.shape
     scores = scores.detach().float()
-    counted = (labels != 0) & ~scores.isnan()
+    counted = ~scores.isnan()
+    row = (labels > 0).long()
+    if rows == 3:
+        row = torch.where(labels == 0, 2, row)
+    else:
+        counted = counted & (labels != 0)
     bin_index = (scores.nan_to_num(0.0).clamp(0.0, 1.0) * bins).long().clamp(max=bins - 1)
     class_index = torch.arange(num_classes, device=scores.device)
-    cell = ((labels > 0).long() * num_classes + class_index) * bins + bin_index
+    cell = (row * num_classes + class_index) * bins + bin_index
     counts.view(-1).scatter_add_(0, cell.reshape(-1), counted.long().reshape(-1))
     return counts
 
@@ -68,10 +74,14 @@ def histogram_quantile(counts: Tensor, level: float) -> Tensor:
     bins = counts.shape[-1]
     total = counts.sum(-1)
     # The small constant keeps ceil(0.1 * 30) at 3 whatever the rounding of the product.
-    rank = (total.double() * level - 1e-9).ceil().clamp(min=1.0)
-    below = (counts.cumsum(-1) < rank.unsqueeze(-1)).sum(-1)
-    edge = (below.double() + 1.0) / bins
+    rank = (total.double() * level - 1e-9).ceil()
+    edge = (_bin_of_rank(counts, rank).double() + 1.0) / bins
     return torch.where(total > 0, edge, torch.nan)
+
+
+def _bin_of_rank(counts: Tensor, rank: Tensor) -> Tensor:
+    """Return the bin ``(...)`` that holds the score of a rank, counted from 1, in histograms ``(..., bins)``."""
+    return (counts.cumsum(-1) < rank.clamp(min=1).unsqueeze(-1)).sum(-1)
 
 
 def ideal_thresholds(
@@ -98,6 +108,124 @@ def ideal_thresholds(
     positive = histogram_quantile(counts[1], positive_quantile)
     ideal = torch.fmax(negative, positive)
     return torch.where(counts.sum(dim=(0, 2)) >= min_count, ideal, torch.nan)
+
+
+def proportion_thresholds(counts: Tensor, min_count: int = 1) -> Tensor:
+    """Compute the thresholds above which unknown cells lie as often as known cells are positive (CAP).
+
+    With ``p`` positives among ``k`` known cells and ``u`` unknown ones, at most ``p / k * u`` unknown scores lie
+    above the threshold, and no bin more would fit. A class without known positives, without known negatives,
+    without unknown cells or with fewer than ``min_count`` known cells has no such threshold: NaN.
+
+    Args:
+        counts: ``(3, C, bins)``: known negatives, known positives and unknown cells of
+            :func:`add_to_histogram`.
+        min_count: least number of known cells.
+
+    Returns:
+        ``(C,)`` float64.
+
+    >>> labels = torch.tensor([[1], [-1], [-1], [-1], [0], [0], [0], [0]])
+    >>> scores = torch.tensor([[0.9], [0.1], [0.2], [0.3], [0.15], [0.25], [0.65], [0.95]])
+    >>> counts = add_to_histogram(torch.zeros(3, 1, 10, dtype=torch.int64), scores, labels)
+    >>> proportion_thresholds(counts)
+    tensor([0.7000], dtype=torch.float64)
+    """
+    negatives, positives, unknown = counts.sum(-1)
+    known = negatives + positives
+    wanted = positives * unknown // known.clamp(min=1)
+    last_rejected = _bin_of_rank(counts[2], unknown - wanted)
+    usable = (positives > 0) & (negatives > 0) & (unknown > 0) & (known >= min_count)
+    return torch.where(usable, _below_bin(last_rejected + 1, counts.shape[-1]), torch.nan)
+
+
+def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> Tensor:
+    """Compute the thresholds of the best F-beta on the known cells (MAT), the highest where several are best.
+
+    Candidates are the edges between bins; to accept every cell is none of them. A class without known
+    positives, without known negatives, with fewer than ``min_count`` known cells, or whose positives all lie
+    in the lowest bin has no such threshold: NaN.
+
+    Args:
+        counts: ``(2, C, bins)`` or more rows; known negatives and known positives are the first two.
+        beta: what recall weighs beside precision; 1 is the F1 score.
+        min_count: least number of known cells.
+
+    Returns:
+        ``(C,)`` float64.
+
+    >>> labels = torch.tensor([[1], [1], [-1], [-1]])
+    >>> metric_thresholds(score_histogram(torch.tensor([[0.9], [0.55], [0.4], [0.1]]), labels, bins=10))
+    tensor([0.5000], dtype=torch.float64)
+    """
+    bins = counts.shape[-1]
+    # At position j: what is accepted if the bins from j on are.
+    accepted = counts[:2].flip(-1).cumsum(-1).flip(-1)
+    wrong, right = accepted
+    negatives, positives = wrong[:, 0], right[:, 0]
+    weight = beta * beta
+    score = (1.0 + weight) * right / (weight * positives.unsqueeze(-1) + right + wrong).clamp(min=1e-12)
+    score[:, 0] = 0.0
+    best = score.amax(-1)
+    position = torch.arange(bins, device=counts.device)
+    highest = torch.where(score == best.unsqueeze(-1), position, 0).amax(-1)
+    usable = (positives > 0) & (negatives > 0) & (positives + negatives >= min_count) & (best > 0)
+    return torch.where(usable, _below_bin(highest, bins), torch.nan)
+
+
+def share_threshold(counts: Tensor, share: Tensor | float) -> Tensor:
+    """Compute the threshold above which at most a share of all cells lies, counting unknown cells only.
+
+    Args:
+        counts: ``(3, bins)``: known negatives, known positives and unknown cells.
+        share: of all counted cells, known and unknown.
+
+    Returns:
+        A float64 scalar; NaN if there are no unknown cells.
+    """
+    unknown = counts[2].sum()
+    wanted = (share * counts.sum().double() + 1e-9).floor().long()
+    last_rejected = _bin_of_rank(counts[2], unknown - wanted)
+    return torch.where(unknown > 0, _below_bin(last_rejected + 1, counts.shape[-1]), torch.nan)
+
+
+def _below_bin(bin_index: Tensor, bins: int) -> Tensor:
+    """Return the largest float32 below a bin's lower edge, so that exactly this bin and those above pass.
+
+    Beyond the last bin that is 1.0, above which no score lies.
+    """
+    edge = (bin_index.double() / bins).float()
+    below = torch.nextafter(edge, torch.zeros_like(edge))
+    return torch.where(bin_index < bins, below, 1.0).double()
+
+
+def flexible_thresholds(counts: Tensor, confidence: float = 0.95, floor: float = 0.5) -> Tensor:
+    """Compute FlexMatch's thresholds: lower for classes of which less has been learned.
+
+    The learning status of a class is the number of its unknown cells above ``confidence``; divided by the
+    largest status of all classes, or by the number of positives still expected among the unknown cells while
+    that is larger (the warm-up), it is beta. The threshold is ``confidence * beta / (2 - beta)``, and at least
+    ``floor``. A class without known positives or without unknown cells has none: NaN.
+
+    Args:
+        counts: ``(4, C)``: unknown cells above the confidence, all unknown cells, known positives, known
+            negatives.
+        confidence: the threshold of the class that is learned best.
+        floor: the lowest threshold.
+
+    Returns:
+        ``(C,)`` float64.
+
+    >>> counts = torch.tensor([[40, 20, 0], [200, 200, 200], [5, 5, 5], [20, 20, 20]])
+    >>> flexible_thresholds(counts, confidence=0.9, floor=0.1)
+    tensor([0.4500, 0.1800, 0.1000], dtype=torch.float64)
+    """
+    above, unknown, positives, negatives = counts.double()
+    expected = unknown * positives / (positives + negatives).clamp(min=1.0)
+    remaining = expected.sum() - above.sum()
+    status = above / torch.maximum(above.amax(), remaining).clamp(min=1.0)
+    thresholds = (confidence * status / (2.0 - status)).clamp(min=floor)
+    return torch.where((positives > 0) & (unknown > 0), thresholds, torch.nan)
 
 
 def move_thresholds(value: Tensor, ideal: Tensor, rate: float) -> Tensor:
@@ -130,3 +258,49 @@ def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
     """
     confident = (labels == 0) & (scores.detach().float() > thresholds.detach().float())
     return torch.where(confident, torch.ones_like(labels), labels)
+
+
+def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
+    """Turn unknown cells as far below as positives are above into negatives (Durand's score threshold).
+
+    A negative is an unknown cell with a score strictly below ``1 - threshold`` that is not above the threshold
+    either. In log-odds, that and a score above the threshold are the same distance from zero on either side.
+    Known cells are never changed and no gradient flows.
+
+    Args:
+        scores: ``(B, C)`` probabilities; NaN makes no negative.
+        labels: ``(B, C)`` with +1, -1, 0; usually those of :func:`pseudo_labels`.
+        thresholds: ``(C,)`` or a scalar tensor.
+
+    Returns:
+        ``(B, C)`` labels of the same type as ``labels``.
+
+    >>> labels = torch.tensor([[0, 0, 1]])
+    >>> negative_labels(torch.tensor([[0.5, 0.1, 0.1]]), labels, torch.tensor([0.8, 0.8, 0.8]))
+    tensor([[ 0, -1,  1]])
+    """
+    scores, thresholds = scores.detach().float(), thresholds.detach().float()
+    absent = (labels == 0) & (scores < 1.0 - thresholds) & (scores <= thresholds)
+    return torch.where(absent, -torch.ones_like(labels), labels)
+
+
+def largest_cells(scores: Tensor, candidates: Tensor, count: Tensor | int) -> Tensor:
+    """Choose the ``count`` candidates with the largest scores, fewer if there are fewer; earlier ones of equals.
+
+    Args:
+        scores: ``(B, C)``; a candidate that is NaN is none.
+        candidates: ``(B, C)`` booleans.
+        count: how many, a number or a scalar tensor on the device.
+
+    Returns:
+        ``(B, C)`` booleans.
+
+    >>> largest_cells(torch.tensor([[0.9, 0.2, 0.7]]), torch.tensor([[False, True, True]]), 1)
+    tensor([[False, False,  True]])
+    """
+    scores = scores.detach().float()
+    candidates = candidates & ~scores.isnan()
+    order = torch.where(candidates, scores, -torch.inf).flatten().argsort(descending=True, stable=True)
+    rank = torch.empty_like(order)
+    rank.scatter_(0, order, torch.arange(order.numel(), device=order.device))
+    return candidates & (rank.view_as(scores) < count)

@@ -37,3 +37,7 @@ class LinearDecayThreshold(ThresholdRule):
         """Go one step down."""
         self.value.copy_((self.start - self.step * self.updates).clamp(min=self.end).expand_as(self.value))
         self.updates += 1
+
+    def limit(self) -> Tensor:
+        """Return the lowest threshold that the steps reach ``(C,)``."""
+        return torch.full_like(self.value, self.end if self.step > 0.0 else self.start)

@@ -7,12 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from satl.processes import sum_across
-from satl.thresholds.base import ThresholdRule
-from satl.thresholds.functional import add_to_histogram, ideal_thresholds, move_thresholds
+from satl.thresholds.base import EvidenceThreshold, check_histogram
+from satl.thresholds.functional import add_to_histogram, ideal_thresholds
 
 
-class SemanticAwareThreshold(ThresholdRule):
+class SemanticAwareThreshold(EvidenceThreshold):
     """Learn one threshold per class from the score distributions of known positives and known negatives.
 
     Call :meth:`observe` on every batch, :meth:`update` once in a while (the paper: once an epoch, since a
@@ -47,8 +46,6 @@ class SemanticAwareThreshold(ThresholdRule):
     tensor([[1], [0]])
     """
 
-    counts: Tensor
-
     def __init__(
         self,
         num_classes: int,
@@ -59,7 +56,6 @@ class SemanticAwareThreshold(ThresholdRule):
         min_count: int = 1,
         convention: Literal["rate", "eq5"] = "rate",
     ) -> None:
-        super().__init__(num_classes)
         for name, level in (
             ("negative_quantile", negative_quantile),
             ("positive_quantile", positive_quantile),
@@ -67,35 +63,30 @@ class SemanticAwareThreshold(ThresholdRule):
         ):
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
-        if bins < 2 or min_count < 1:
-            raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")
+        check_histogram(bins, min_count)
         if convention not in ("rate", "eq5"):
             raise ValueError(f"convention must be 'rate' or 'eq5', got {convention!r}.")
+        super().__init__(num_classes, 2, num_classes, bins)
         self.negative_quantile = negative_quantile
         self.positive_quantile = positive_quantile
         self.rate = rate
         self.bins = bins
         self.min_count = min_count
         self.convention = convention
-        self.register_buffer("counts", torch.zeros(2, num_classes, bins, dtype=torch.int64))
+
+    @property
+    def step(self) -> float:
+        """The share of the way to the ideal thresholds that one update goes."""
+        return self.rate if self.convention == "rate" else 1.0 - self.rate
 
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Add the scores of the known cells of one batch to the histograms."""
         add_to_histogram(self.counts, scores, labels)
 
-    @torch.no_grad()
-    def ideal(self) -> Tensor:
-        """Return the ideal thresholds ``(C,)`` of what was observed so far (NaN: no evidence)."""
-        counts = sum_across(self.counts)
+    def thresholds_of(self, counts: Tensor) -> Tensor:
+        """Return the ideal thresholds ``(C,)`` of counts ``(2, C, bins)`` (NaN: no evidence)."""
         return ideal_thresholds(counts, self.negative_quantile, self.positive_quantile, self.min_count)
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Move ``value`` towards the ideal thresholds and start new histograms."""
-        rate = self.rate if self.convention == "rate" else 1.0 - self.rate
-        self.value.copy_(move_thresholds(self.value, self.ideal(), rate))
-        self.counts.zero_()
 
     def extra_repr(self) -> str:
         """Show the parameters that matter."""

@@ -30,12 +30,20 @@ class ScenesConfig(Section):
 
 
 class DataConfig(Section):
-    """Where labels and images come from."""
+    """Where labels and images come from: a table, a data set in its published layout, or scenes."""
 
-    table: Path | None = Field(None, description="Label table (CSV, Parquet, JSONL or npz).")
-    images: Path | None = Field(None, description="Folder that the image ids are relative to.")
+    # Options of the data set stand beside these keys; every other key is refused below.
+    model_config = ConfigDict(extra="allow")
+
+    table: Path | None = Field(None, description="Label table (CSV, Parquet, JSONL, JSON or npz).")
+    images: Path | None = Field(None, description="Folder that the image ids of the table are relative to.")
     encoding: str | None = Field(None, description="How the table says present, absent and unknown.")
     truth: Path | None = Field(None, description="Table of hidden truth, only to measure pseudo-labels.")
+    ignore_columns: tuple[str, ...] = Field((), description="Columns of the table that are no classes.")
+    dataset: str | None = Field(
+        None, description="A data set by name (see docs/datasets.md); its options stand beside this key."
+    )
+    root: Path | None = Field(None, description="Folder in which the data set was unpacked.")
     scenes: ScenesConfig | None = Field(None, description="Use the embedded data set instead.")
     proportion: float | None = Field(
         None, gt=0, le=1, description="Keep only this share of the training labels (a study's mask)."
@@ -44,14 +52,76 @@ class DataConfig(Section):
     validation: float = Field(
         0.1, gt=0, lt=1, description="Share of the training images to validate on, where no split says so."
     )
+    holdout: bool = Field(
+        False,
+        description="Keep some known training cells from training, so that `satl complete` can certify on them.",
+    )
+    holdout_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of the known training cells to hold out; by default each class gives what a certificate "
+        "takes, 10 to 30 %, or nothing where that cannot be reached.",
+    )
+    holdout_seed: int = Field(
+        0, ge=0, description="Seed of the hold-out; it does not follow the run's, so that runs can share it."
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the data set, defaults included."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_options(cls, content: Any) -> Any:
+        """Complete the options of the data set; what is neither a key nor an option is refused."""
+        if not isinstance(content, dict):
+            return content
+        others = {key: value for key, value in content.items() if key not in cls.model_fields}
+        name = content.get("dataset")
+        if isinstance(name, str):
+            keys = {key: content[key] for key in content if key in cls.model_fields}
+            return {**keys, **_dataset_options(name, others, cls.model_fields)}
+        if others:
+            raise ValidationError.from_exception_data(
+                cls.__name__,
+                [{"type": "extra_forbidden", "loc": (key,), "input": others[key]} for key in others],
+            )
+        return content
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
-        if (self.table is None) == (self.scenes is None):
-            raise ValueError("give either table (with images) or scenes")
+        if sum(source is not None for source in (self.table, self.dataset, self.scenes)) != 1:
+            raise ValueError("give either table (with images) or scenes or dataset (with root)")
         if self.table is not None and self.images is None:
             raise ValueError("table needs images, the folder that holds them")
+        if (self.dataset is None) != (self.root is None):
+            raise ValueError("dataset and root, the folder in which it was unpacked, go together")
+        if self.table is None:
+            for key in ("images", "encoding", "truth", "ignore_columns"):
+                if getattr(self, key):
+                    raise ValueError(f"{key} belongs to a table, so leave it out")
+        if self.holdout_fraction is not None and not self.holdout:
+            raise ValueError("holdout_fraction needs holdout: true")
         return self
+
+
+def _dataset_options(name: str, given: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return all options of a data set; problems are told as pydantic wants them."""
+    from satl.labels.datasets import check_options, find_dataset
+
+    try:
+        dataset = find_dataset(name)
+        known = [option.name for option in dataset.options]
+        for key in given:
+            if key not in known:
+                near = nearest(str(key), [*known, *keys])
+                choices = f"; options of {name}: {', '.join(known)}"
+                raise ConfigError(f"there is no key '{key}'{near or choices}.")
+        return check_options(dataset, given)
+    except ConfigError as error:
+        raise ValueError(str(error).rstrip(".")) from None
 
 
 class ImagesConfig(Section):
@@ -80,14 +150,23 @@ class ModelConfig(Section):
         ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
     )
     pool: int = Field(2, ge=1, description="Average pooling of the last feature map.")
-    feature_dim: int = Field(1024, ge=1, description="Size of a class feature.")
-    attention_dim: int = Field(512, ge=1, description="Size within the semantic attention.")
+    feature_dim: int | None = Field(
+        None,
+        ge=1,
+        description="Size of a class feature (in ml-gcn, of its hidden layer); by default 1024, or all channels "
+        "of the backbone for ssgrl.",
+    )
+    attention_dim: int | None = Field(
+        None, ge=1, description="Size within the semantic attention; by default 512, or 1024 for ssgrl."
+    )
     pair_dim: int = Field(512, ge=1, description="Size of class features in the pair branch.")
     pair_hidden: int = Field(1024, ge=1, description="Hidden units of the pair branch.")
     steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
-    word_vectors: Path | None = Field(None, description="GloVe text or npz; learned if not given.")
+    word_vectors: Path | None = Field(None, description="GloVe text, npz or npy; learned if not given.")
     missing_words: Literal["error", "random"] = Field("error", description="What to do about missing words.")
-    embedding_dim: int = Field(300, ge=1, description="Size of learned class embeddings.")
+    embedding_dim: int = Field(
+        300, ge=1, description="Size of class embeddings, learned or from word vectors."
+    )
     prior_bias: bool = Field(
         False,
         description="Start each class at the log-odds of its known labels; helps training from scratch.",
@@ -268,6 +347,7 @@ def _make_absolute(content: dict[str, Any], folder: Path) -> None:
         ("data", "table"),
         ("data", "images"),
         ("data", "truth"),
+        ("data", "root"),
         ("model", "weights"),
         ("model", "word_vectors"),
     ):

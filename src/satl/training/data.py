@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from satl.errors import ConfigError, TableError
 from satl.images import ArrayImages, FolderImages, ImageSource, cached
-from satl.labels import LabelTable, mask_table, read_table, split_table
-from satl.training.config import RunConfig, ScenesConfig
+from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table
+from satl.labels.table import Cells
+from satl.training.config import DataConfig, RunConfig, ScenesConfig
+
+if TYPE_CHECKING:
+    from satl.completion.holdout import HeldOut
 
 SPLITS = ("train", "val", "test")
 _OTHER_NAMES = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
@@ -20,15 +24,29 @@ _OTHER_NAMES = {"training": "train", "validation": "val", "valid": "val", "dev":
 
 @dataclass(frozen=True)
 class RunData:
-    """One table with its images; rows of the table and positions of the source are the same."""
+    """One table with its images; rows of the table and positions of the source are the same.
+
+    Attributes:
+        table: what training may see: cells that are held out are unknown in it.
+        source: the images.
+        held_out: which known cells are kept from training, or None.
+        held_out_cells: int8 (N, C), their labels, 0 elsewhere, or None.
+    """
 
     table: LabelTable
     source: ImageSource
+    held_out: HeldOut | None = None
+    held_out_cells: Cells | None = None
 
     def rows(self, split: str) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Return the rows of a split, in the order of the table."""
         assert self.table.split is not None
         return np.flatnonzero(self.table.split == split)
+
+    @property
+    def known_cells(self) -> Cells:
+        """Int8 (N, C): everything that is known, held-out cells included; not for training."""
+        return self.table.cells if self.held_out_cells is None else self.table.cells + self.held_out_cells
 
     @property
     def proportion(self) -> float:
@@ -41,23 +59,54 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
 
     The table that comes back always has the splits ``train`` and ``val``, and ``test`` where the user gave
     one. Rows of other splits are dropped.
+
+    Where no split says which images to validate on, a share of the ``train`` images is taken. It does not
+    depend on ``data.proportion``: it is chosen by the labels as they were read, and keeps them. The mask is
+    one draw over all ``train`` images as they were read, those to validate on included, in their order: so it
+    is the published mask to the bit, whatever share is set aside.
+
+    With ``data.holdout`` some known cells of the ``train`` images are hidden after all that: the table that comes
+    back does not know them, so no loss, threshold or graph can.
     """
     data = config.data
     if data.scenes is not None:
         pixels, table = _scenes(data.scenes)
         source: ImageSource = ArrayImages(pixels)
-        table = _prepare(config, table, "scenes")
-        return RunData(table, source)
-    assert data.table is not None
-    assert data.images is not None
-    original = read_table(data.table, encoding=data.encoding, truth=data.truth)
+        return _held_out(data, _prepare(config, table, "scenes"), source)
+    if data.dataset is not None:
+        assert data.root is not None
+        original, images, origin = read_dataset(data.dataset, data.root, **data.options), data.root, data.root
+    else:
+        assert data.table is not None
+        assert data.images is not None
+        original = read_table(
+            data.table, encoding=data.encoding, truth=data.truth, ignore_columns=data.ignore_columns
+        )
+        images, origin = data.images, data.table
     row_of = {image: row for row, image in enumerate(original.images, start=1)}
-    table = _prepare(config, original, str(data.table))
+    table = _prepare(config, original, str(origin))
     folder = FolderImages(
-        data.images, table.images, config.images.store_size, rows=[row_of[image] for image in table.images]
+        images, table.images, config.images.store_size, rows=[row_of[image] for image in table.images]
     )
     limit = int(config.images.cache_gb * 2**30)
-    return RunData(table, cached(folder, limit_bytes=limit, progress=progress))
+    return _held_out(data, table, cached(folder, limit_bytes=limit, progress=progress))
+
+
+def _held_out(data: DataConfig, table: LabelTable, source: ImageSource) -> RunData:
+    if not data.holdout:
+        return RunData(table, source)
+    from satl.completion.holdout import hold_out
+
+    assert table.split is not None
+    candidates = np.where((table.split == "train")[:, None], table.cells, np.int8(0))
+    held_out = hold_out(candidates, data.holdout_seed, fraction=data.holdout_fraction)
+    if not held_out.mask.any():
+        raise TableError(
+            "data.holdout: no class has enough known cells to certify a precision of 0.95 on three tenths of them; "
+            "label more, set data.holdout_fraction, or leave data.holdout out."
+        )
+    cells = np.where(held_out.mask, table.cells, np.int8(0))
+    return RunData(table.with_cells(table.cells - cells), source, held_out, cells)
 
 
 @lru_cache(maxsize=2)
@@ -82,12 +131,17 @@ def _prepare(config: RunConfig, table: LabelTable, origin: str) -> LabelTable:
         raise TableError(
             f"{origin}: no row has the split 'train'; name the splits train, val and test, or drop the column."
         )
+    complete = table
     if data.proportion is not None:
         mask_seed = seed if data.mask_seed is None else data.mask_seed
         table = mask_table(table, data.proportion, seed=mask_seed)
-    assert table.split is not None
-    if not (table.split == "val").any():
-        table = split_table(table, data.validation, seed=seed, name="val")
+    if "val" not in complete.splits:
+        complete = split_table(complete, data.validation, seed=seed, name="val")
+        assert complete.split is not None
+        validated = complete.split == "val"
+        table = table.with_split(complete.split.tolist()).with_cells(
+            np.where(validated[:, None], complete.cells, table.cells)
+        )
     assert table.split is not None
     train = table.cells[table.split == "train"]
     if not (train != 0).any():

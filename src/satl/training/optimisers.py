@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,14 +13,31 @@ from satl.training.config import TrainingConfig
 
 
 def make_optimiser(learner: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Build the optimiser over all trained parameters, the backbone's in a group of their own."""
+    """Build the optimiser over all trained parameters, the backbone's in a group of their own.
+
+    A module that says it is ``undecayed`` has its own parameters in a further group, without weight decay.
+    """
     backbone: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
+    undecayed: list[nn.Parameter] = []
+    spared = {
+        parameter
+        for module in learner.modules()
+        if getattr(module, "undecayed", False)
+        for parameter in module.parameters(recurse=False)
+    }
     for name, parameter in learner.named_parameters():
-        if parameter.requires_grad:
+        if parameter in spared:
+            undecayed.append(parameter)
+        elif parameter.requires_grad:
             (backbone if ".backbone." in f".{name}" else head).append(parameter)
-    rates = ((backbone, config.lr), (head, config.head_lr or config.lr))
-    groups = [{"params": parameters, "lr": rate} for parameters, rate in rates if parameters]
+    head_rate = config.head_lr or config.lr
+    rates = ((backbone, config.lr), (head, head_rate), (undecayed, head_rate))
+    groups: list[dict[str, Any]] = [
+        {"params": parameters, "lr": rate} for parameters, rate in rates if parameters
+    ]
+    if undecayed:
+        groups[-1]["weight_decay"] = 0.0
     if config.optimiser == "sgd":
         return torch.optim.SGD(
             groups, momentum=config.momentum, weight_decay=config.weight_decay, foreach=True

@@ -15,7 +15,7 @@ from satl.images import Batches, ImageSource
 from satl.labels.atomic import atomic_path
 from satl.methods import Learner
 from satl.training.build import build_learner, build_transform
-from satl.training.checkpoints import LEARNER, load_module
+from satl.training.checkpoints import AVERAGE, LEARNER, load_module
 from satl.training.config import RunConfig
 from satl.training.data import SPLITS, RunData, load_data
 from satl.training.inference import FloatArray, cell_scores, class_probabilities
@@ -36,14 +36,21 @@ class Recogniser:
         self.bf16 = config.training.precision == "bf16"
 
     @classmethod
-    def load(cls, run: Path | str, checkpoint: str = "best") -> Recogniser:
-        """Load a checkpoint of a run folder."""
+    def load(cls, run: Path | str, checkpoint: str = "best", averaged: bool = True) -> Recogniser:
+        """Load a checkpoint of a run folder.
+
+        Where the run averages its weights, that average is what is validated and used; ``averaged=False`` asks for
+        the weights being trained, which the last checkpoint holds as well.
+        """
         folder = RunFolder.open(run)
         if checkpoint not in ("best", "last"):
             raise RunError(f"{run}: there is no checkpoint '{checkpoint}'; use best or last.")
         config, classes = folder.read_config(), folder.read_classes()
         learner = build_learner(config, classes)
-        load_module(learner, folder.checkpoint(checkpoint) / LEARNER)
+        place = folder.checkpoint(checkpoint)
+        load_module(learner, place / LEARNER)
+        if averaged and (place / AVERAGE).is_file():
+            load_module(learner.network, place / AVERAGE)
         return cls(config, classes, learner)
 
     def probabilities(self, source: ImageSource, rows: Any = None, batch_size: int = 64) -> FloatArray:

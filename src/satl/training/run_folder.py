@@ -22,7 +22,8 @@ class RunFolder:
 
     ``config.yaml``, ``classes.json``, ``metrics.jsonl`` (a line an epoch), ``train.log``,
     ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on) and
-    ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP).
+    ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP). With ``data.holdout``
+    also ``labels.npz``, everything that was known, and ``held_out.npz``, which of it training did not see.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -34,6 +35,8 @@ class RunFolder:
         self.thresholds = self.path / "thresholds.csv"
         self.classes = self.path / "classes.json"
         self.checkpoints = self.path / "checkpoints"
+        self.labels = self.path / "labels.npz"
+        self.held_out = self.path / "held_out.npz"
 
     @classmethod
     def create(cls, path: Path | str) -> RunFolder:

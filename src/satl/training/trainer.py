@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from satl.errors import RunError
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
+from satl.labels import LabelTable, write_table
 from satl.processes import sum_across, world_size
 from satl.training.build import build_augment, build_learner, build_transform
 from satl.training.checkpoints import (
@@ -43,6 +44,7 @@ from satl.training.log import log_file, log_line, logger
 from satl.training.optimisers import make_optimiser, make_schedule
 from satl.training.run_folder import RunFolder
 from satl.training.signals import stop_signals
+from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
 
 _STEPS_BETWEEN_QUESTIONS = 10
@@ -117,6 +119,11 @@ class Trainer:
         if trainer.is_main:
             RunFolder.create(folder.path)
             folder.write_classes(data.table.classes)
+            if data.held_out is not None:
+                table = data.table
+                known = LabelTable(table.images, table.classes, data.known_cells, table.split)
+                write_table(known, folder.labels)
+                data.held_out.save(folder.held_out, table.images, table.classes)
             save_config(config, folder.config)
             folder.write_environment(environment_facts(trainer.device, world_size()))
         return trainer
@@ -186,6 +193,7 @@ class Trainer:
         if self.next_step == 0:
             self.tally = self._new_tally()
             if stage == 2:
+                self._survey(epoch)
                 self.learner.update_thresholds()
         self.model.train()
         for step, batch in enumerate(self.batches.epoch(epoch, self.next_step), start=self.next_step):
@@ -209,6 +217,20 @@ class Trainer:
             raise Interrupted(
                 f"stopped after epoch {epoch + 1}; go on with `satl train --resume {self.folder.path}`."
             )
+
+    def _survey(self, epoch: int) -> None:
+        """Show the generators what they want to see of the training set before an epoch of stage 2."""
+        training = self.config.training
+        done = epoch - training.stage1_epochs
+        size = self.learner.survey_size(done)
+        if size == 0:
+            return
+        rows = self.data.rows("train")
+        plan = plan_survey(self.data.table.cells[rows], rows, size, training.seed, epoch)
+        batches = self._all_images(np.unique(plan.rows))
+        bf16 = training.precision == "bf16"
+        survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, bf16)
+        self.learner.study(survey, done, _mix(training.seed, epoch))
 
     def _agreed(self, wish: bool, step: int = 0) -> bool:
         """Whether any process wishes to stop, the same answer in all; many ask each other only now and then."""
@@ -242,6 +264,8 @@ class Trainer:
                 teacher=self._taught(images) if observe and self.needs_teacher else None,
             )
         self.accelerator.backward(result.loss)
+        if stage == 1:
+            self.learner.rules.zero_grad(set_to_none=True)  # thresholds learn, and decay, from stage 2 on
         if training.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.learner.parameters(), training.clip_norm, foreach=True)
         self.optimiser.step()
@@ -266,9 +290,7 @@ class Trainer:
     def validate(self, split: str = "val") -> Evaluation:
         """Evaluate the current network on the known cells of a split."""
         rows = self.data.rows(split)
-        batches = Batches(
-            self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loading()
-        )
+        batches = self._all_images(rows)
         bf16 = self.config.training.precision == "bf16"
         probabilities = class_probabilities(
             self.evaluated_network, batches, self.transform, self.device, bf16
@@ -365,6 +387,12 @@ class Trainer:
 
     def _new_tally(self) -> EpochTally:
         return EpochTally(tuple(self.learner.generators), self.data.table.num_classes, self.device)
+
+    def _all_images(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Batches:
+        """Every image of these rows once, in this order, in batches for a pass without gradients."""
+        return Batches(
+            self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loading()
+        )
 
     def _loading(self) -> dict[str, Any]:
         return {

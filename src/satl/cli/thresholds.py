@@ -1,0 +1,250 @@
+"""``satl thresholds``: any threshold rule on a plain file of scores."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from satl.cli.labels import EncodingOption
+from satl.errors import ConfigError, TableError, nearest
+
+if TYPE_CHECKING:
+    from satl.labels import LabelTable
+    from satl.methods.base import Parameters
+    from satl.thresholds import ThresholdRule
+    from satl.thresholds.application import ClassThreshold
+    from satl.thresholds.scores import ScoreFile
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(thresholds)
+
+
+def thresholds(
+    scores: Annotated[
+        Path,
+        typer.Option(
+            "--scores", help="Scores in [0, 1]: .npz, or .csv, .tsv, .parquet with image,<class>..."
+        ),
+    ],
+    rule: Annotated[
+        str, typer.Option("--rule", help="How to choose; `satl methods --rules` lists the rules.")
+    ],
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Label table; not needed where an .npz holds them.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter of the rule: name=value; repeatable.")
+    ] = None,
+    updates: Annotated[
+        int | None,
+        typer.Option(
+            "--updates", min=1, help="Epochs that the rule moves for; by default as many as it goes on."
+        ),
+    ] = None,
+    max_uncertainty: Annotated[
+        float | None,
+        typer.Option(
+            "--max-uncertainty",
+            min=0,
+            help="Accept no cell that is less certain; the .npz has 'uncertainty'.",
+        ),
+    ] = None,
+    truth: Annotated[
+        Path | None, typer.Option("--truth", help="A second table with the hidden truth, to measure by.")
+    ] = None,
+    encoding: EncodingOption = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .csv.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Choose one threshold per class from scores and labels, and count what it accepts."""
+    from satl.methods.base import RULES
+
+    if rule not in RULES:
+        raise ConfigError(
+            f"--rule {rule}: there is no such rule{nearest(rule, RULES)}; known: {', '.join(RULES)}."
+        )
+    parameters = _parameters(rule, settings or [])
+    if out is not None:
+        _check_out(out)
+    file, table = _read(scores, labels, truth, encoding)
+    values = file.scores
+    if max_uncertainty is not None:
+        values = _certain(file, table, max_uncertainty)
+    from satl.methods.parts import Setting
+    from satl.thresholds.application import apply_rule
+
+    proportion = float(table.known.mean())
+    built: ThresholdRule = RULES[rule](Setting(parameters, table.num_classes, 0, proportion))
+    if updates is not None and any(True for _ in built.parameters()):
+        raise ConfigError(
+            f"--updates {updates}: rule '{rule}' is moved by training, not by updates; leave the option out to see "
+            "where it would come to rest."
+        )
+    try:
+        rows = apply_rule(built, values, table.cells, table.classes, table.truth, updates)
+    except NotImplementedError as error:
+        raise ConfigError(f"--rule {rule}: {str(error).rstrip('.')}; say how often with --updates.") from None
+    if out is not None:
+        _write(rows, rule, out)
+    if as_json:
+        typer.echo(json.dumps({"rule": rule, "classes": [_plain(row) for row in rows]}))
+    else:
+        _print(rows, rule, file, table, out)
+
+
+def _parameters(rule: str, settings: list[str]) -> Parameters:
+    import yaml
+    from pydantic import ValidationError
+
+    from satl.methods.base import RULES
+
+    part = RULES[rule]
+    given: dict[str, Any] = {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        name = name.strip().removeprefix("method.")
+        if not equals:
+            raise ConfigError(f"--set {text}: write it as name=value, for example confidence=0.9.")
+        if name not in part.own_fields:
+            hint = nearest(name, part.own_fields) or f"; it has: {', '.join(part.own_fields)}"
+            raise ConfigError(f"--set {text}: rule '{rule}' has no parameter '{name}'{hint}.")
+        try:
+            given[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise ConfigError(
+                f"--set {text}: the value cannot be read; write a plain number or word."
+            ) from None
+    try:
+        return part.parameters.model_validate(given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        message = problem["msg"].removeprefix("Value error, ")
+        name = ".".join(map(str, problem["loc"]))
+        raise ConfigError(
+            f"--set {name}={problem['input']}: {message[:1].lower() + message[1:]}; give another value."
+        ) from None
+
+
+def _check_out(out: Path) -> None:
+    if out.suffix != ".csv":
+        raise ConfigError(f"--out {out}: thresholds are written as CSV; end the name in .csv.")
+    if out.is_dir():
+        raise ConfigError(f"--out {out}: is a folder; give the name of a file.")
+    if not out.absolute().parent.is_dir():
+        raise ConfigError(f"--out {out}: the folder {out.parent} does not exist; make it first.")
+
+
+def _read(
+    scores: Path, labels: Path | None, truth: Path | None, encoding: str | None
+) -> tuple[ScoreFile, LabelTable]:
+    """Return the scores and the labels in their order; all unknown where there are none."""
+    import numpy as np
+
+    from satl.labels import LabelTable, open_table
+    from satl.thresholds.scores import read_scores
+
+    file = read_scores(scores, encoding)
+    if labels is not None:
+        if file.table is not None:
+            raise TableError(
+                f"{scores} holds labels of its own: leave out --labels {labels}, or the array from the file."
+            )
+        return file, file.labelled_by(open_table(labels, encoding, truth=truth).table, labels)
+    if truth is not None:
+        raise ConfigError(f"--truth {truth}: needs --labels TABLE, the labels that are known.")
+    if file.table is not None:
+        return file, file.table
+    count, width = file.scores.shape
+    images = file.images or tuple(str(n) for n in range(1, count + 1))
+    classes = file.classes or tuple(f"class {c}" for c in range(1, width + 1))
+    return file, LabelTable(images, classes, np.zeros((count, width), dtype=np.int8))
+
+
+def _certain(file: ScoreFile, table: LabelTable, limit: float) -> Any:
+    """Return the scores without those of unknown cells that are too uncertain."""
+    import numpy as np
+
+    if file.uncertainty is None:
+        raise TableError(
+            f"{file.path}: there is no array 'uncertainty' to apply --max-uncertainty to: add it to an .npz file."
+        )
+    return np.where(~table.known & ~(file.uncertainty <= limit), np.float32(np.nan), file.scores)
+
+
+def _plain(row: ClassThreshold) -> dict[str, Any]:
+    return {
+        "class" if key == "name" else key: None if isinstance(value, float) and math.isnan(value) else value
+        for key, value in asdict(row).items()
+    }
+
+
+def _write(rows: list[ClassThreshold], rule: str, out: Path) -> None:
+    import csv
+
+    from satl.labels.atomic import atomic_path
+
+    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        for number, row in enumerate(rows):
+            name, *others = _plain(row).items()
+            if number == 0:
+                writer.writerow((name[0], "rule", *(key for key, _ in others)))
+            shown = (
+                f"{value:.6f}" if isinstance(value, float) and key != "threshold" else value
+                for key, value in others
+            )
+            writer.writerow((name[1], rule, *shown))
+
+
+def _print(
+    rows: list[ClassThreshold], rule: str, file: ScoreFile, table: LabelTable, out: Path | None
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False)
+    with_truth = table.truth is not None
+    grid = Table(box=None, pad_edge=False, padding=(0, 1), collapse_padding=True, header_style="bold")
+    grid.add_column("class", overflow="fold")
+    columns = ["threshold", "known\n+", "known\n-", "unknown", "accepted", "prec.", "recall"]
+    for column in (*columns, *(("true\nprec.", "true\nrecall") if with_truth else ())):
+        grid.add_column(column, justify="right", no_wrap=True)
+    for row in rows:
+        ratios = [row.precision, row.recall, *((row.truth_precision, row.truth_recall) if with_truth else ())]
+        counts = (row.known_positives, row.known_negatives, row.unknown, row.accepted)
+        grid.add_row(
+            Text(row.name),
+            f"{row.threshold:.4f}",
+            *(f"{count:,}" for count in counts),
+            *("-" if math.isnan(ratio) else f"{100 * ratio:.1f}" for ratio in ratios),
+        )
+    console.print(f"{file.path}: {table.num_images:,} images, rule {rule}", style="bold", soft_wrap=True)
+    console.print(grid)
+    accepted, unknown = sum(row.accepted for row in rows), sum(row.unknown for row in rows)
+    classes = sum(row.accepted > 0 for row in rows)
+    meaning = "Precision and recall are those on known cells" + (
+        ", the true ones those on unknown cells by the hidden truth." if with_truth else "."
+    )
+    console.print(
+        f"Accepted {accepted:,} of {unknown:,} unknown cells, in {classes} of {len(rows)} classes. {meaning}",
+        soft_wrap=True,
+    )
+    silent = [row.name for row in rows if row.threshold >= 1.0]
+    if silent:
+        shown = ", ".join(silent[:8]) + (f" and {len(silent) - 8} more" if len(silent) > 8 else "")
+        console.print(
+            f"! {len(silent)} of {len(rows)} classes have threshold 1 and accept nothing, for want of evidence or "
+            f"because no lower one is safe: {shown}.",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if out is not None:
+        console.print(f"Written: {out}", soft_wrap=True)

@@ -1,0 +1,42 @@
+"""ASL: an asymmetric loss in the place of cross-entropy, on the known cells."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import Tensor
+
+from satl.losses import asymmetric_loss
+from satl.methods.base import TERMS, Method, Parameters, register_method
+from satl.methods.parts import StepContext
+
+
+class AsymmetricParameters(Parameters):
+    """Parameters of the asymmetric loss."""
+
+    gamma_positive: float = Field(0.0, ge=0, description="How much easy positives are discounted.")
+    gamma_negative: float = Field(4.0, ge=0, description="How much easy negatives are discounted.")
+    margin: float = Field(0.05, ge=0, lt=1, description="Probability below which a negative costs nothing.")
+
+
+@TERMS.register("asymmetric", AsymmetricParameters)
+def _asymmetric(context: StepContext) -> Tensor:
+    parameters = context.parameters
+    return asymmetric_loss(
+        context.output.logits,
+        context.labels,
+        parameters.gamma_positive,
+        parameters.gamma_negative,
+        parameters.margin,
+        parameters.bce_reduction,
+    )
+
+
+register_method(
+    Method(
+        name="asl",
+        summary="A loss that discounts easy negatives, over the known cells; unknown cells are ignored.",
+        reference="Ridnik et al., Asymmetric loss for multi-label classification, 2021.",
+        stage1=("asymmetric",),
+        stage2=("asymmetric",),
+    )
+)

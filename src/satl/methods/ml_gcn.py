@@ -1,0 +1,54 @@
+"""ML-GCN on the known cells."""
+
+from __future__ import annotations
+
+from pydantic import Field
+from torch import nn
+
+from satl.methods.base import NETWORKS, Method, Parameters, register_method
+from satl.methods.networks import NetworkSetting
+from satl.models.graph import convolution_graph
+from satl.models.ml_gcn import MLGCNNetwork
+
+
+class MLGCNParameters(Parameters):
+    """Parameters of ML-GCN's graph."""
+
+    adjacency_threshold: float = Field(
+        0.4, gt=0, le=1, description="Conditional frequency from which a class is a neighbour of another."
+    )
+    adjacency_weight: float = Field(
+        0.25, ge=0, description="What the neighbours of a class weigh together; the class itself weighs 1."
+    )
+
+
+@NETWORKS.register("ml-gcn", MLGCNParameters)
+def _ml_gcn(setting: NetworkSetting) -> nn.Module:
+    parameters = setting.parameters
+    network = MLGCNNetwork(
+        num_classes=len(setting.classes),
+        backbone=setting.backbone(),
+        graph=setting.graph(
+            lambda labels: convolution_graph(
+                labels, parameters.adjacency_threshold, parameters.adjacency_weight
+            )
+        ),
+        embeddings=setting.embeddings(),
+        hidden_dim=setting.model.feature_dim or 1024,
+        embedding_dim=setting.model.embedding_dim,
+        # The published network has no biases; only a start at the prior asks for them.
+        bias=setting.model.prior_bias,
+    )
+    return setting.started(network)
+
+
+register_method(
+    Method(
+        name="ml-gcn",
+        summary="Classifiers that graph convolutions make from word vectors; unknown cells are ignored.",
+        reference="Chen et al., Multi-label image recognition with graph convolutional networks, 2019.",
+        network="ml-gcn",
+        stage1=("classification",),
+        stage2=("classification",),
+    )
+)

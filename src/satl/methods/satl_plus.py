@@ -1,0 +1,60 @@
+"""SATL+: semantic-aware thresholds on the scores of a teacher, an average of the network's own past weights.
+
+The teacher sees each image without augmentation. Its class probability is a generator like any other, with its
+own threshold per class, and beside the labels it emits it is the soft target of every unknown cell. The pair
+branch is gone: with few labels an image the intra-image generator recalls almost nothing.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from satl.methods.base import GENERATORS, TERMS, Method, Parameters, register_method
+from satl.methods.parts import Setting, StepContext
+from satl.scoring import Generator, TeacherGenerator
+
+
+class TeacherParameters(Parameters):
+    """Parameters of the teacher, an average of past weights that sees a view without augmentation."""
+
+    teacher_decay: float = Field(
+        0.995, gt=0, lt=1, description="Decay of the teacher's weights, unless training.ema says otherwise."
+    )
+
+
+class SoftParameters(TeacherParameters):
+    """Parameters of the loss towards the teacher's probabilities."""
+
+    soft_weight: float = Field(3.0, ge=0, description="Weight of the teacher's probability as a soft target.")
+
+
+@GENERATORS.register("teacher", TeacherParameters, needs=["teacher"])
+def _teacher(setting: Setting) -> Generator:
+    return TeacherGenerator()
+
+
+@TERMS.register("soft", SoftParameters, needs=["teacher"])
+def _soft(context: StepContext) -> Tensor:
+    assert context.teacher is not None
+    unknown = (context.labels == 0).float()
+    cost = F.binary_cross_entropy_with_logits(
+        context.output.logits.float(), context.teacher, weight=unknown, reduction="sum"
+    )
+    mean = cost / unknown.sum().clamp(min=1.0)
+    weight: float = context.parameters.soft_weight
+    return weight * mean
+
+
+register_method(
+    Method(
+        name="satl+",
+        summary="Semantic-aware thresholds on a teacher and on similar images, with the teacher's soft targets.",
+        reference="satl, built on SATL (arXiv 2507.23263) and mean teachers (Tarvainen and Valpola, 2017).",
+        stage1=("classification", "contrast"),
+        stage2=("classification", "contrast", "pseudo", "ranking", "soft"),
+        generators=("cross", "teacher"),
+        threshold="semantic",
+    )
+)

@@ -1,0 +1,121 @@
+"""What the networks share: a backbone, a graph and embeddings of the classes, a feature vector per class."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from satl.models.decoupling import SemanticDecoupling
+
+# The norm of a GloVe vector is about 6: a learned one starts at the same scale.
+_EMBEDDING_NORM = 6.0
+
+
+class NetworkOutput(NamedTuple):
+    """What a network says about a batch."""
+
+    logits: Tensor
+    """(B, C): logit of every class."""
+    features: Tensor
+    """(B, C, D): feature of every class, before propagation over the graph."""
+    pair_logits: Tensor | None
+    """(B, Q): logit of the co-occurrence of every pair i < j; None where it was not asked for."""
+
+
+class ClassNetwork(nn.Module):
+    """A backbone, and what is known of the classes before any image: their graph and their embeddings.
+
+    Args:
+        num_classes: C.
+        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
+            :class:`~satl.models.backbone.Backbone`.
+        graph: (C, C), not trained.
+    """
+
+    embeddings: Tensor
+    graph: Tensor
+    feature_dim: int
+    """D, the size of the class features in :class:`NetworkOutput`."""
+
+    def __init__(self, num_classes: int, backbone: nn.Module, graph: Tensor) -> None:
+        super().__init__()
+        if graph.shape != (num_classes, num_classes):
+            raise ValueError(f"the graph of {num_classes} classes has the shape {tuple(graph.shape)}")
+        self.num_classes = num_classes
+        self.backbone = backbone
+        self.register_buffer("graph", graph.detach().clone().float())
+
+    def embed(self, embeddings: Tensor | None, embedding_dim: int) -> None:
+        """Take word vectors (C, E), which are not trained, or start learned vectors (C, ``embedding_dim``)."""
+        if embeddings is None:
+            start = torch.randn(self.num_classes, embedding_dim) * _EMBEDDING_NORM / embedding_dim**0.5
+            self.embeddings = nn.Parameter(start)
+        else:
+            if embeddings.ndim != 2 or embeddings.shape[0] != self.num_classes:
+                raise ValueError(
+                    f"the embeddings of {self.num_classes} classes have the shape {tuple(embeddings.shape)}"
+                )
+            self.register_buffer("embeddings", embeddings.detach().clone().float())
+
+    @property
+    def channels(self) -> int:
+        """Channels of the backbone's feature map."""
+        return int(self.backbone.channels)  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def start_at(self, probabilities: Tensor) -> None:
+        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
+        raise NotImplementedError
+
+    def class_features(self, images: Tensor) -> Tensor:
+        """Images (B, 3, H, W) -> class features (B, C, D), without graph and heads."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor, with_pairs: bool = False) -> NetworkOutput:
+        """Images (B, 3, H, W) -> :class:`NetworkOutput`; pair logits only where ``with_pairs``."""
+        raise NotImplementedError
+
+
+class SemanticNetwork(ClassNetwork):
+    """Backbone, channel reduction and semantic decoupling: what SST, HST, SSGRL and KGGR share.
+
+    Args:
+        num_classes: C.
+        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
+            :class:`~satl.models.backbone.Backbone`.
+        graph: (C, C) co-occurrence graph, not trained; see
+            :func:`~satl.models.functional.cooccurrence_graph`.
+        embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.
+        feature_dim: D, channels after the reduction, and size of class features and graph states; None: the
+            channels of the backbone, without a reduction.
+        attention_dim: size of the attention space.
+        embedding_dim: size of learned class embeddings.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        backbone: nn.Module,
+        graph: Tensor,
+        embeddings: Tensor | None = None,
+        feature_dim: int | None = 1024,
+        attention_dim: int = 512,
+        embedding_dim: int = 300,
+    ) -> None:
+        super().__init__(num_classes, backbone, graph)
+        self.feature_dim = self.channels if feature_dim is None else feature_dim
+        self.reduction: nn.Module = nn.Identity()
+        if feature_dim is not None:
+            self.reduction = nn.Sequential(
+                nn.Conv2d(self.channels, feature_dim, kernel_size=1, bias=False), nn.BatchNorm2d(feature_dim)
+            )
+        # Drawn after the reduction: the order of the draws is part of what a seed stands for.
+        self.embed(embeddings, embedding_dim)
+        self.decoupling = SemanticDecoupling(self.feature_dim, self.embeddings.shape[1], attention_dim)
+
+    def class_features(self, images: Tensor) -> Tensor:
+        """Images (B, 3, H, W) -> class features (B, C, D), without graph and heads."""
+        features: Tensor = self.decoupling(self.reduction(self.backbone(images)), self.embeddings)
+        return features

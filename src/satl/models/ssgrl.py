@@ -1,0 +1,70 @@
+"""SSGRL: class features that exchange messages over the co-occurrence graph."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from satl.models.graph import GatedGraph
+from satl.models.heads import ClassHead
+from satl.models.semantic import NetworkOutput, SemanticNetwork
+
+
+class SSGRLNetwork(SemanticNetwork):
+    """Backbone, semantic decoupling, gated graph and class head, on all channels of the backbone.
+
+    Args:
+        num_classes: C.
+        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
+            :class:`~satl.models.backbone.Backbone`.
+        graph: (C, C) co-occurrence graph, not trained; see
+            :func:`~satl.models.functional.cooccurrence_graph`.
+        embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.
+        feature_dim: D, size of class features and graph states; None: the channels of the backbone. The map is
+            reduced to D channels only where it has another number.
+        attention_dim: size of the attention space.
+        steps: steps of propagation over the graph.
+        embedding_dim: size of learned class embeddings.
+        tie_gates: let the reset gate share the state matrix of the update gate, as the published code does.
+
+    >>> import torch
+    >>> from satl.models.backbone import Backbone
+    >>> tiny = Backbone("resnet18", kwargs={"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)})
+    >>> output = SSGRLNetwork(4, tiny, graph=torch.eye(4), attention_dim=8)(torch.randn(2, 3, 64, 64))
+    >>> tuple(output.logits.shape), tuple(output.features.shape), output.pair_logits
+    ((2, 4), (2, 4, 16), None)
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        backbone: nn.Module,
+        graph: Tensor,
+        embeddings: Tensor | None = None,
+        feature_dim: int | None = None,
+        attention_dim: int = 1024,
+        steps: int = 3,
+        embedding_dim: int = 300,
+        tie_gates: bool = False,
+    ) -> None:
+        unreduced = feature_dim == int(backbone.channels)  # type: ignore[arg-type]
+        super().__init__(
+            num_classes,
+            backbone,
+            graph,
+            embeddings,
+            None if unreduced else feature_dim,
+            attention_dim,
+            embedding_dim,
+        )
+        self.propagation = GatedGraph(self.feature_dim, steps, tie_gates=tie_gates)
+        self.class_head = ClassHead(num_classes, self.feature_dim)
+
+    def start_at(self, probabilities: Tensor) -> None:
+        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
+        self.class_head.classifier.start_at(probabilities)
+
+    def forward(self, images: Tensor, with_pairs: bool = False) -> NetworkOutput:
+        """Images (B, 3, H, W) -> :class:`NetworkOutput`; there is no pair branch."""
+        features = self.class_features(images)
+        logits = self.class_head(self.propagation(features, self.graph), features)
+        return NetworkOutput(logits, features, None)

@@ -1,0 +1,107 @@
+"""A rule applied to a whole table of scores at once, outside of training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from satl.thresholds.base import ThresholdRule
+
+
+@dataclass(frozen=True)
+class ClassThreshold:
+    """The threshold of one class and what it does; a ratio is NaN where nothing was predicted or is present.
+
+    precision, recall: on the known cells, where a score above the threshold predicts "present".
+    truth_precision, truth_recall: of the accepted unknown cells, where the hidden truth is known.
+    """
+
+    name: str
+    threshold: float
+    known_positives: int
+    known_negatives: int
+    unknown: int
+    accepted: int
+    precision: float
+    recall: float
+    truth_precision: float
+    truth_recall: float
+
+
+@torch.no_grad()
+def apply_rule(
+    rule: ThresholdRule,
+    scores: npt.NDArray[np.float32],
+    labels: npt.NDArray[np.int8],
+    classes: tuple[str, ...],
+    truth: npt.NDArray[np.int8] | None = None,
+    updates: int | None = None,
+) -> list[ClassThreshold]:
+    """Show a rule all scores, let it set its thresholds, and count what they accept.
+
+    Args:
+        rule: a fresh rule; its state is changed.
+        scores: (N, C) in [0, 1]; NaN for a cell that must be neither counted nor accepted.
+        labels: (N, C) with +1, -1, 0.
+        classes: C names.
+        truth: (N, C) hidden truth of unknown cells, 0 where it is not known either.
+        updates: how often the rule is updated, at least once, each time after seeing all scores. None: go where updates
+            would end (the ideal thresholds of a rule that moves step by step).
+
+    Raises:
+        NotImplementedError: updates of this rule end nowhere, so that their number must be given.
+
+    >>> from satl.thresholds import MetricThreshold
+    >>> scores = np.array([[0.9], [0.2], [0.8], [0.4]], dtype=np.float32)
+    >>> labels = np.array([[1], [-1], [0], [0]], dtype=np.int8)
+    >>> [row] = apply_rule(MetricThreshold(1, bins=10), scores, labels, ("cat",))
+    >>> round(row.threshold, 3), row.accepted, row.precision, row.recall
+    (0.9, 0, 1.0, 1.0)
+    """
+    values, cells = torch.from_numpy(np.array(scores)), torch.from_numpy(np.array(labels))
+    images = torch.arange(len(values))
+    for _ in range(updates or 0):
+        rule.observe(values, cells)
+        rule.update()
+        filled = rule.pseudo_labels(
+            values, cells, images
+        )  # every time: some rules remember what they accepted
+    if updates is None:
+        rule.observe(values, cells)
+        rule.value.copy_(rule.limit())
+        filled = rule.pseudo_labels(values, cells, images)
+    accepted = ((cells == 0) & (filled > 0)).numpy()
+    above = (values > rule.value).numpy()
+    present, absent = labels > 0, labels < 0
+    hidden = np.zeros_like(labels) if truth is None else np.where(labels == 0, truth, 0)
+    right, wrong = _count(accepted & (hidden > 0)), _count(accepted & (hidden < 0))
+    ratios = (
+        _ratio(_count(above & present), _count(above & (present | absent))),
+        _ratio(_count(above & present), _count(present)),
+        _ratio(right, right + wrong),
+        _ratio(right, _count(hidden > 0)),
+    )
+    return [
+        ClassThreshold(
+            name,
+            float(str(np.float32(rule.value[c]))),  # the shortest number that is the same threshold
+            int(present[:, c].sum()),
+            int(absent[:, c].sum()),
+            int((labels[:, c] == 0).sum()),
+            int(accepted[:, c].sum()),
+            *(float(ratio[c]) for ratio in ratios),
+        )
+        for c, name in enumerate(classes)
+    ]
+
+
+def _count(cells: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    return np.count_nonzero(cells, axis=0).astype(np.int64)
+
+
+def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
