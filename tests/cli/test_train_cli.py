@@ -105,11 +105,19 @@ def test_a_finished_run_is_left_alone(satl: Satl, tiny_run: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        ((), "satl train needs CONFIG and --out RUN, or --resume RUN"),
-        (("x.yaml",), "satl train needs CONFIG and --out RUN, or --resume RUN"),
-        (("x.yaml", "--resume", "run"), "takes no CONFIG, --set or --out"),
-        (("--resume", "run", "--set", "training.epochs=3"), "takes no CONFIG, --set or --out"),
-        (("--resume", "run", "--out", "other"), "takes no CONFIG, --set or --out"),
+        ((), "satl train needs CONFIG or --recipe, and --out RUN; or --resume RUN alone"),
+        (("x.yaml",), "satl train needs CONFIG or --recipe, and --out RUN; or --resume RUN alone"),
+        (("x.yaml", "--resume", "run"), "takes no CONFIG and no other option"),
+        (("--resume", "run", "--set", "training.epochs=3"), "takes no CONFIG and no other option"),
+        (("--resume", "run", "--out", "other"), "takes no CONFIG and no other option"),
+        (("--resume", "run", "--seed", "0"), "takes no CONFIG and no other option"),
+        (("x.yaml", "--recipe", "coco/sst", "--out", "run"), "needs CONFIG or --recipe"),
+        (("--recipe", "coco/sst", "--out", "run"), "--recipe and --data DIR"),
+        (("x.yaml", "--data", "folder", "--out", "run"), "--recipe and --data DIR"),
+        (
+            ("--recipe", "coco/sst+satle", "--data", "x", "--out", "run"),
+            "no such recipe (did you mean 'coco/sst+satl'?)",
+        ),
     ],
 )
 def test_the_two_ways_to_call_train(satl: Satl, arguments: tuple[str, ...], part: str) -> None:

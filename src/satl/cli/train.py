@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,21 @@ def register(app: typer.Typer) -> None:
 def train(
     config: Annotated[Path | None, typer.Argument(help="YAML file; see docs/configuration.md.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the run.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="A published setting instead of CONFIG: DATASET/METHOD; see `satl recipes`."),
+    ] = None,
+    data_folder: Annotated[
+        Path | None,
+        typer.Option("--data", help="For --recipe: the folder in which the data set was unpacked."),
+    ] = None,
+    proportion: Annotated[
+        float | None, typer.Option(help="Keep only this share of the training labels: data.proportion.")
+    ] = None,
+    word_vectors: Annotated[
+        Path | None, typer.Option(help="GloVe text or npz for the class names: model.word_vectors.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the run: training.seed.")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key: section.key=value; repeatable.")
     ] = None,
@@ -25,14 +41,18 @@ def train(
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Train a recogniser from a half-labelled table, or continue a run that was cut off."""
-    if resume is not None and (config is not None or settings or out is not None):
+    flags = (config, recipe, data_folder, proportion, word_vectors, seed, settings, out)
+    if resume is not None and any(flag is not None and flag != [] for flag in flags):
         raise ConfigError(
-            "satl train --resume RUN takes no CONFIG, --set or --out: a run goes on as it was started."
+            "satl train --resume RUN takes no CONFIG and no other option: a run goes on as it was started."
         )
-    if resume is None and (config is None or out is None):
-        raise ConfigError("satl train needs CONFIG and --out RUN, or --resume RUN.")
+    if resume is None and (out is None or (config is None) == (recipe is None)):
+        raise ConfigError("satl train needs CONFIG or --recipe, and --out RUN; or --resume RUN alone.")
+    if (recipe is None) != (data_folder is None):
+        raise ConfigError("satl train: --recipe and --data DIR, the folder of its data set, go together.")
     from satl.cli.progress import RichDisplay, loading
-    from satl.training.config import read_config
+    from satl.recipes import read_recipe
+    from satl.training.config import apply_overrides, make_config, read_config
     from satl.training.data import load_data
     from satl.training.display import Silent
     from satl.training.run_folder import RunFolder
@@ -43,9 +63,20 @@ def train(
         run_config = folder.read_config()
         folder.checkpoint("last")
     else:
-        assert config is not None
         assert out is not None
-        run_config = read_config(config, settings or ())
+        chosen = {
+            "data.root": data_folder and str(data_folder.resolve()),
+            "data.proportion": proportion,
+            "model.word_vectors": word_vectors and str(word_vectors.resolve()),
+            "training.seed": seed,
+        }
+        overrides = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
+        overrides += settings or []
+        if recipe is not None:
+            run_config = make_config(apply_overrides(read_recipe(recipe), overrides), f"recipe {recipe}")
+        else:
+            assert config is not None
+            run_config = read_config(config, overrides)
         RunFolder.check_free(out)
     with loading("Reading images", quiet) as progress:
         data = load_data(run_config, progress)

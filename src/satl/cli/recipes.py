@@ -1,0 +1,32 @@
+"""``satl recipes``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(recipes)
+
+
+def recipes(
+    name: Annotated[str | None, typer.Argument(help="Print this recipe as YAML, to be edited.")] = None,
+) -> None:
+    """List the published settings, or print one as a configuration file."""
+    from satl.recipes import read_recipe, recipe_datasets
+
+    if name is not None:
+        import yaml
+
+        typer.echo(yaml.safe_dump(read_recipe(name), sort_keys=False), nl=False)
+        return
+    from satl.methods import METHODS
+
+    typer.echo(
+        "A recipe is DATASET/METHOD, for example `satl train --recipe coco/sst+satl --data DIR --out RUN`."
+    )
+    typer.echo(f"Data sets: {', '.join(recipe_datasets())}")
+    typer.echo(f"Methods:   {', '.join(METHODS)}")
