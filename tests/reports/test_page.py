@@ -9,7 +9,8 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from satl.reports import figures, style
+from satl.methods import METHODS
+from satl.reports import distributions, figures, style
 from satl.reports.comparison import comparison_page
 from satl.reports.html import inline_svg, picture_uri, render
 from satl.reports.overview import write_overview
@@ -191,8 +192,8 @@ def test_figures_leave_the_users_settings_alone():
 
 def test_distributions_of_nothing_can_be_drawn():
     empty: list[float] = []
-    assert "<svg" in inline_svg(figures.score_distributions(empty, [np.nan]), "a", "x")
-    assert "<svg" in inline_svg(figures.known_against_unknown((empty, empty), (empty, empty)), "b", "x")
+    assert "<svg" in inline_svg(distributions.score_distributions(empty, [np.nan]), "a", "x")
+    assert "<svg" in inline_svg(distributions.known_against_unknown((empty, empty), (empty, empty)), "b", "x")
 
 
 def test_labels_at_line_ends_do_not_overlap():
@@ -229,8 +230,33 @@ def test_colours_can_be_read_on_their_paper(dark):
 
     for colour in (style.INK, style.MUTED, style.PRESENT, style.WRONG, style.SEMANTIC):
         assert contrast(colour) >= 4.5, colour
-    for colour in (style.TRANSFER, style.BASELINE, style.UNKNOWN):
+    looks = [style.method_style(name) for name in METHODS]
+    for colour in (style.UNKNOWN, *(look.colour for look in looks)):
         assert contrast(colour) >= 3, colour
+
+
+def test_every_method_has_a_look_of_its_own():
+    looks = [style.method_style(name) for name in METHODS]
+    assert len({look.colour for look in looks}) == len(looks)
+    assert len({(look.dash, look.marker) for look in looks}) == len(looks)  # in grey too
+    bars = {look.hatch for name, look in zip(METHODS, looks, strict=True) if name.startswith("sst")}
+    assert len(bars) == sum(name.startswith("sst") for name in METHODS)
+
+
+def test_an_unknown_method_keeps_its_look():
+    names = [f"method-{number}" for number in range(40)]
+    looks = {name: style.method_style(name) for name in names}
+    assert looks == {name: style.method_style(name) for name in reversed(names)}
+    assert all(look.title == name for name, look in looks.items())
+    assert len({(look.colour, look.dash, look.marker) for look in looks.values()}) > 20
+
+
+def test_the_more_is_known_the_darker():
+    reds = [style.proportion_style(proportion)[0] for proportion in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)]
+    light = [
+        np.dot([int(colour[i : i + 2], 16) for i in (1, 3, 5)], (0.299, 0.587, 0.114)) for colour in reds
+    ]
+    assert light == sorted(light, reverse=True)
 
 
 def test_render_wants_every_name():

@@ -6,12 +6,11 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import yaml
 
 from satl.errors import ConfigError, RunError, SatlError, nearest
@@ -31,10 +30,11 @@ MARKER = "demo.yaml"
 REPORT = "report.html"
 RESULTS = "results.json"
 OVERVIEW = "overview.png"
-_OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW})
+FIGURES = "figures"
+"""Where `satl figures` puts what it draws of the demo's runs; it goes with them."""
+_OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES})
 _MARK = "# Written by `satl demo`, which replaces this folder when it runs again.\n"
 _ORIGIN = "the demo's configuration"
-_EXAMPLE_PIXELS = 224
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ def run_demo(
     say("Writing the report")
     rows = data.rows("train")
     truth = data.table.truth
+    from satl.reports.pictures import scene_pictures
     from satl.reports.record import Comparison
 
     comparison = Comparison(
@@ -150,15 +151,16 @@ def run_demo(
         counts={split: len(data.rows(split)) for split in ("train", "val", "test")},
         seed=configs[DEMO_METHODS[0]].training.seed,
     )
-    return _write(out, comparison, evaluations, content, _large_picture(data, scenes.size, scenes.seed))
+    picture = scene_pictures(rows, scenes.size, scenes.seed)
+    return _write(out, comparison, evaluations, content, picture)
 
 
 def _train(
     config: RunConfig, data: RunData, path: Path, display: Callable[[RunData], Display] | None
 ) -> tuple[MethodRecord, Evaluation]:
     """Train one method, test its best model, and score the training cells with its last one."""
-    from satl.reports.record import MethodRecord
-    from satl.training.recogniser import Recogniser, evaluate_run
+    from satl.reports.collect import measure_run
+    from satl.training.recogniser import evaluate_run
     from satl.training.run_folder import RunFolder
     from satl.training.trainer import Interrupted, Trainer
 
@@ -166,27 +168,15 @@ def _train(
     trainer = Trainer.start(config, data, folder, None if display is None else display(data))
     begun = time.perf_counter()
     try:
-        best = trainer.fit()
+        trainer.fit()
     except Interrupted as stop:
         raise RunError(
             f"{path.parent}: the demo was stopped while {config.method.name} was trained; run it again, it starts anew."
         ) from stop
     seconds = time.perf_counter() - begun
     evaluation, _ = evaluate_run(path, "test")
-    last = Recogniser.load(path, "last")
-    scores = last.scores(data, data.rows("train"))
-    thresholds = {name: value.cpu().numpy() for name, value in last.learner.thresholds().items()}
-    record = MethodRecord(
-        name=config.method.name,
-        epochs=folder.read_metrics(),
-        summary=evaluation.summary(),
-        average_precision=np.array([row.average_precision for row in evaluation.per_class]),
-        scores={name: scores[name] for name in thresholds},
-        thresholds=thresholds,
-        best_epoch=int(best["epoch"]),
-        seconds=seconds,
-    )
-    return record, evaluation
+    record = measure_run(folder, data, evaluation)
+    return replace(record.method, seconds=seconds), evaluation
 
 
 def _check_folder(out: Path) -> None:
@@ -217,19 +207,6 @@ def _clear_folder(out: Path) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-
-
-def _large_picture(data: RunData, size: int, seed: int) -> Callable[[int], Any]:
-    """Return what paints a training image for a person, larger than the network sees it."""
-    from satl.demo.scenes import render_scene
-
-    rows = data.rows("train")
-
-    def picture(row: int) -> Any:
-        # Scenes are numbered like the rows of the table and look the same at every size.
-        return render_scene(int(rows[row]), size=max(size, _EXAMPLE_PIXELS), seed=seed)[0]
-
-    return picture
 
 
 def _write(

@@ -7,10 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from satl.reports import figures
+from satl.reports import distributions, figures
 from satl.reports.html import inline_svg, percent, picture_uri, render
+from satl.reports.pictures import Picture
 from satl.reports.record import (
     Comparison,
     Example,
@@ -21,16 +21,12 @@ from satl.reports.record import (
     kolmogorov_smirnov,
     scores_by_label,
 )
-from satl.reports.style import method_style
+from satl.reports.style import generator_title, method_style
 
 if TYPE_CHECKING:
     from markupsafe import Markup
     from matplotlib.figure import Figure
 
-Picture = Callable[[int], npt.NDArray[np.uint8]]
-"""From a row of the training images to its pixels, uint8 (H, W, 3)."""
-
-_GENERATOR_TITLES = {"intra": "intra-image", "cross": "cross-image"}
 _TERMS = {
     "classification": "known labels (binary cross-entropy)",
     "cooccurrence": "co-occurrence",
@@ -92,10 +88,6 @@ class _Drawer:
 
 def _title(method: MethodRecord) -> str:
     return method_style(method.name).title
-
-
-def _generator(name: str) -> str:
-    return _GENERATOR_TITLES.get(name, name)
 
 
 def _table(comparison: Comparison) -> list[dict[str, Any]]:
@@ -226,9 +218,9 @@ def _threshold_figures(comparison: Comparison, drawer: _Drawer, highlighted: lis
             classes=comparison.classes,
             highlighted=highlighted,
             reference=reference,
-            title=f"{_generator(generator)} generator",
+            title=f"{generator_title(generator)} generator",
         )
-        result.append(drawer(figure, f"Thresholds of the {_generator(generator)} generator by epoch"))
+        result.append(drawer(figure, f"Thresholds of the {generator_title(generator)} generator by epoch"))
     return result
 
 
@@ -255,14 +247,14 @@ def _score_figures(comparison: Comparison, drawer: _Drawer, easy: list[int], har
             if shared is not None and generator in shared.thresholds:
                 limits = {shared.name: float(shared.thresholds[generator][index]), **limits}
             name = comparison.classes[index]
-            figure = figures.score_distributions(
+            figure = distributions.score_distributions(
                 parts["known present"],
                 parts["known absent"],
                 thresholds=limits,
-                title=f"{name} ({kind}), {_generator(generator)}",
+                title=f"{name} ({kind}), {generator_title(generator)}",
             )
             panels.append(
-                drawer(figure, f"Scores of known cells of {name}, {_generator(generator)} generator")
+                drawer(figure, f"Scores of known cells of {name}, {generator_title(generator)} generator")
             )
     return panels
 
@@ -275,7 +267,7 @@ def _unknown_figures(comparison: Comparison, drawer: _Drawer, indices: list[int]
     result = []
     for index in indices:
         parts = scores_by_label(subject.scores[generator], comparison.cells, comparison.truth, index)
-        figure = figures.known_against_unknown(
+        figure = distributions.known_against_unknown(
             (parts["known present"], parts["known absent"]),
             (parts["unknown present"], parts["unknown absent"]),
             title=comparison.classes[index],

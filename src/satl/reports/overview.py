@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from satl.labels.atomic import atomic_path
-from satl.reports import figures, style
+from satl.reports import distributions, figures, style
+from satl.reports.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
+from satl.reports.pictures import Picture
 from satl.reports.record import Comparison, Example, choose_examples, easy_and_hard, scores_by_label
 from satl.reports.style import method_style, styled
 
 if TYPE_CHECKING:
-    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.figure import Figure
 
 _WIDTH, _HEIGHT, _DPI = 12.0, 6.0, 150
-_SIGNS = {"known": "●", "recovered": "✓", "filled": "✓", "wrong": "✕", "missed": "?"}
 
 
 @styled
-def overview_figure(comparison: Comparison, picture: Callable[[int], npt.NDArray[np.uint8]]) -> Figure:
+def overview_figure(comparison: Comparison, picture: Picture) -> Figure:
     """Return the picture: examples on the left, thresholds on scores in the middle, mAP on the right.
 
     Args:
@@ -34,21 +33,18 @@ def overview_figure(comparison: Comparison, picture: Callable[[int], npt.NDArray
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(_WIDTH, _HEIGHT), dpi=_DPI, facecolor=style.PAPER.light)
-    canvas = FigureCanvasAgg(figure)
-    renderer = canvas.get_renderer()
+    FigureCanvasAgg(figure)
     _heading(figure, 0.028, "1  Recover missing labels")
     _heading(figure, 0.44, "2  One threshold per class")
     _heading(figure, 0.745, "3  Test on unseen images")
-    _draw_examples(figure, renderer, comparison, picture)
+    _draw_examples(figure, comparison, picture)
     _draw_scores(figure, comparison)
     _draw_results(figure, comparison)
     return figure
 
 
 @styled
-def write_overview(
-    comparison: Comparison, picture: Callable[[int], npt.NDArray[np.uint8]], path: Path
-) -> None:
+def write_overview(comparison: Comparison, picture: Picture, path: Path) -> None:
     """Write the picture as PNG, atomically."""
     figure = overview_figure(comparison, picture)
     with atomic_path(path) as temporary:
@@ -61,14 +57,8 @@ def _heading(figure: Figure, x: float, text: str) -> None:
     figure.text(x, 0.945, text, fontsize=12.5, fontweight="bold", va="center")
 
 
-def _draw_examples(
-    figure: Figure,
-    renderer: RendererAgg,
-    comparison: Comparison,
-    picture: Callable[[int], npt.NDArray[np.uint8]],
-) -> None:
+def _draw_examples(figure: Figure, comparison: Comparison, picture: Picture) -> None:
     side, name = 0.265, comparison.subject.name
-    kinds = ("recovered", "filled", "wrong", "missed")
     for number, example in enumerate(_four(choose_examples(comparison), name)):
         left, top = 0.028 + 0.2 * (number % 2), 0.885 - 0.43 * (number // 2)
         axes = figure.add_axes((left, top - side, side * _HEIGHT / _WIDTH, side))
@@ -76,15 +66,14 @@ def _draw_examples(
         axes.set_axis_off()
         outcome = example.outcomes.get(name, {})
         chips = [("known", label) for label in example.known]
-        chips += [(kind, label) for kind in kinds for label in outcome.get(kind, ())]
-        _chips(figure, renderer, left, top - side - 0.022, chips, right=left + 0.19)
-    words = [("known", "known")]
-    words += (
-        [("filled", "pseudo-label")]
-        if comparison.truth is None
-        else [("recovered", "recovered"), ("wrong", "wrong"), ("missed", "still unknown")]
-    )
-    _chips(figure, renderer, 0.028, 0.054, words, right=0.43)
+        chips += [(kind, label) for kind in KINDS for label in outcome.get(kind, ())]
+        _chips(figure, left, top - side - 0.022, left + 0.19, chips)
+    words = LEGEND_WITHOUT_TRUTH if comparison.truth is None else LEGEND
+    _chips(figure, 0.028, 0.054, 0.43, list(words.items()))
+
+
+def _chips(figure: Figure, left: float, top: float, right: float, chips: Sequence[tuple[str, str]]) -> None:
+    draw_chips(figure, left * _WIDTH, top * _HEIGHT, right * _WIDTH, chips)
 
 
 def _four(examples: Sequence[Example], method: str) -> list[Example]:
@@ -93,50 +82,6 @@ def _four(examples: Sequence[Example], method: str) -> list[Example]:
     flawed = [e for e in fitting if e.outcomes.get(method, {}).get("wrong")]
     chosen = [e for e in fitting if e not in flawed][:3] + flawed[:1]
     return (chosen + [e for e in fitting if e not in chosen])[:4]
-
-
-def _chips(
-    figure: Figure,
-    renderer: RendererAgg,
-    left: float,
-    top: float,
-    chips: Sequence[tuple[str, str]],
-    right: float,
-) -> float:
-    """Set chips from left to right and line by line; return the top of the next line."""
-    pad, step = 0.0042, 0.05
-    left += pad  # the rounded box reaches beyond its text
-    x = left
-    for kind, label in chips:
-        colours = {
-            "known": (style.KNOWN.light, style.PAPER.light, "none", "solid"),
-            "recovered": (style.PRESENT.light, style.PAPER.light, "none", "solid"),
-            "filled": (style.PRESENT.light, style.PAPER.light, "none", "solid"),
-            "wrong": (style.PAPER.light, style.WRONG.light, style.WRONG.light, "solid"),
-            "missed": (style.PAPER.light, style.MUTED.light, style.UNKNOWN.light, (0, (2.5, 1.6))),
-        }
-        face, ink, edge, dash = colours[kind]
-        text = figure.text(
-            x,
-            top,
-            f"{_SIGNS[kind]} {label}",
-            fontsize=8.5,
-            color=ink,
-            va="top",
-            bbox={
-                "boxstyle": "round,pad=0.32,rounding_size=0.9",
-                "fc": face,
-                "ec": edge,
-                "ls": dash,
-                "lw": 1.1,
-            },
-        )
-        width = text.get_window_extent(renderer).width / figure.bbox.width + 0.0145
-        if x > left and x + width > right:
-            x, top = left, top - step
-            text.set_position((x, top))
-        x += width
-    return top - step if chips else top
 
 
 def _draw_scores(figure: Figure, comparison: Comparison) -> None:
@@ -156,7 +101,7 @@ def _draw_scores(figure: Figure, comparison: Comparison) -> None:
         axes = figure.add_axes((0.463, 0.565 - number * 0.41, 0.232, 0.28))
         parts = scores_by_label(subject.scores[generator], comparison.cells, None, index)
         limits = {m.name: float(m.thresholds[generator][index]) for m in (*others[-1:], subject)}
-        figures.draw_score_distributions(
+        distributions.draw_score_distributions(
             axes, parts["known present"], parts["known absent"], thresholds=limits, label_thresholds=True
         )
         axes.set_title(f"{comparison.classes[index]} ({kind})", fontsize=9.5)

@@ -9,6 +9,7 @@ or a sign, so that nothing is lost in grey or to a colour-blind reader.
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
@@ -44,12 +45,6 @@ EASY_TOO = Colour("easy-too", "#3f9fd8", "#7cc7f5")
 HARD = Colour("hard", "#9b2f86", "#e58ad2")
 HARD_TOO = Colour("hard-too", "#b8390d", "#ff8e65")
 
-COLOURS = (
-    *(INK, MUTED, FAINT, GRID, PAPER, PRESENT, ABSENT, KNOWN, WRONG, UNKNOWN),
-    *(BASELINE, TRANSFER, SEMANTIC, EASY, EASY_TOO, HARD, HARD_TOO),
-)
-"""All of them; no two share a light value, so that a page can tell them apart."""
-
 Dash = tuple[float, tuple[float, ...]] | str
 
 
@@ -63,22 +58,52 @@ class MethodStyle:
     marker: str
     css_dash: str
     """The dash as SVG writes it, for legends in a page."""
+    hatch: str = ""
+    """On bars, so that two methods can be told apart in grey."""
 
 
+def _look(title: str, colour: Colour, dashes: tuple[float, ...], marker: str, hatch: str = "") -> MethodStyle:
+    """Return a look from a dash pattern in points of a line; none is a solid line."""
+    css_dash = " ".join(f"{1.35 * length:g}" for length in dashes) or "none"
+    return MethodStyle(title, colour, (0, dashes) if dashes else "solid", marker, css_dash, hatch)
+
+
+_DOTS, _SHORT, _MIDDLE, _LONG = (1.2, 1.6), (2.6, 1.4), (4.5, 1.8), (8.0, 2.0)
+_DASH_DOT, _DASH_DOT_DOT = (5.5, 1.5, 1.2, 1.5), (5.5, 1.4, 1.2, 1.4, 1.2, 1.4)
+# Baselines are grey and olive, frameworks warm, what has SATL's parts cool (SST blue, HST violet), others rose.
 _METHODS = {
-    "ignore": MethodStyle("ignore-unknown", BASELINE, (0, (1.2, 1.6)), "s", "1.5 2.5"),
-    "sst": MethodStyle("SST", TRANSFER, (0, (4.5, 1.8)), "D", "6 2.5"),
-    "sst+satl": MethodStyle("SST+SATL", SEMANTIC, "solid", "o", "none"),
+    "ignore": MethodStyle("ignore-unknown", BASELINE, (0, _DOTS), "s", "1.5 2.5"),
+    "assume-negative": _look("assume-negative", Colour("assume", "#5e5348", "#a99c8f"), _SHORT, "X", "xx"),
+    "ssgrl": _look("SSGRL", Colour("ssgrl", "#8f8a1f", "#c9c356"), _DASH_DOT, "<", ".."),
+    "ml-gcn": _look("ML-GCN", Colour("ml-gcn", "#5f9438", "#93cc68"), _MIDDLE, ">", "--"),
+    "kggr": _look("KGGR", Colour("kggr", "#44561a", "#a3b573"), _DASH_DOT_DOT, "p", "++"),
+    "sst": MethodStyle("SST", TRANSFER, (0, _MIDDLE), "D", "6 2.5"),
+    "hst": _look("HST", Colour("hst", "#7d4310", "#cf935c"), _SHORT, "v", "\\\\\\"),
+    "sst+sate": _look("SST+SATE", Colour("sst-sate", "#4586c2", "#8fbfe9"), _LONG, "h", "///"),
+    "sst+drl": _look("SST+DRL", Colour("sst-drl", "#128a99", "#4fc7d4"), _DASH_DOT, "P", "|||"),
+    "sst+satl": MethodStyle("SST+SATL", SEMANTIC, "solid", "o", "none", "////"),
+    "hst+sate": _look("HST+SATE", Colour("hst-sate", "#8a76d6", "#b3a5f0"), _LONG, "H", "///"),
+    "hst+drl": _look("HST+DRL", Colour("hst-drl", "#a65bc4", "#d79aee"), _DASH_DOT, "d", "|||"),
+    "hst+satl": _look("HST+SATL", Colour("hst-satl", "#5131b5", "#a58cff"), (), "^", "////"),
+    "asl": _look("ASL", Colour("asl", "#c43f6b", "#f28bac"), _DOTS, "<", "oo"),
+    "splc": _look("SPLC", Colour("splc", "#d26a8f", "#f7adc6"), _DASH_DOT_DOT, "H", "**"),
+    "large-loss": _look("Large-loss", Colour("large-loss", "#7c2546", "#d4809f"), _LONG, "8", "OO"),
+    "curriculum": _look("Curriculum", Colour("curriculum", "#a8654f", "#dfa38f"), _DOTS, "p", "-."),
+    "satl+": _look("SATL+", Colour("satl-plus", "#0b2a6b", "#7d9ff0"), (), "*", "xxx"),
 }
-_OTHERS = (
-    (EASY_TOO, (0, (6.0, 1.5, 1.2, 1.5)), "^", "7 2 1.5 2"),
-    (HARD, (0, (3.0, 1.2)), "v", "4 1.5"),
-    (HARD_TOO, (0, (8.0, 2.0)), "P", "10 2.5"),
-    (EASY, (0, (2.0, 1.0, 1.0, 1.0)), "X", "3 1.5 1.5 1.5"),
-)
+_OTHERS = (EASY_TOO, HARD, HARD_TOO, EASY)
+_OTHER_DASHES = (_DASH_DOT, (3.0, 1.2), _LONG, (2.0, 1.0, 1.0, 1.0), _DASH_DOT_DOT)
+_OTHER_MARKERS = "^vPXsph"
 HIGHLIGHTS = (EASY, EASY_TOO, HARD, HARD_TOO)
 """For single classes among many: two easy, two hard."""
 HIGHLIGHT_DASHES: tuple[Dash, ...] = ("solid", (0, (5.0, 1.5)), "solid", (0, (5.0, 1.5)))
+
+COLOURS = (
+    *(INK, MUTED, FAINT, GRID, PAPER, PRESENT, ABSENT, KNOWN, WRONG, UNKNOWN),
+    *(EASY, EASY_TOO, HARD, HARD_TOO),
+    *(look.colour for look in _METHODS.values()),
+)
+"""All of them; no two share a light value, so that a page can tell them apart."""
 
 
 def method_style(name: str) -> MethodStyle:
@@ -86,13 +111,65 @@ def method_style(name: str) -> MethodStyle:
 
     >>> method_style("sst+satl").title, method_style("sst+satl").colour.name
     ('SST+SATL', 'semantic')
-    >>> method_style("hst").title
-    'hst'
+    >>> method_style("mine").title, method_style("mine") == method_style("mine")
+    ('mine', True)
     """
     if name in _METHODS:
         return _METHODS[name]
-    colour, dash, marker, css_dash = _OTHERS[sum(name.encode()) % len(_OTHERS)]
-    return MethodStyle(name, colour, dash, marker, css_dash)
+    number = zlib.crc32(name.encode())  # the same in every process, unlike hash()
+    colour = _OTHERS[number % len(_OTHERS)]
+    dashes = _OTHER_DASHES[number // 4 % len(_OTHER_DASHES)]
+    return _look(name, colour, dashes, _OTHER_MARKERS[number // 20 % len(_OTHER_MARKERS)])
+
+
+def method_rank(name: str) -> tuple[int, str]:
+    """Return the place of a method in legends: baselines, frameworks, with SATL's parts, others.
+
+    >>> sorted(["mine", "sst+satl", "ignore", "hst"], key=method_rank)
+    ['ignore', 'hst', 'sst+satl', 'mine']
+    """
+    order = list(_METHODS)
+    return (order.index(name) if name in _METHODS else len(order)), name
+
+
+_PROPORTIONS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
+_RAMP = ("#bd8c22", "#cf6a26", "#c9473f", "#9c2c63", "#662272", "#2d1152")
+_PROPORTION_LOOKS = (
+    *((_DOTS, "v"), (_SHORT, "s"), (_MIDDLE, "o"), (_DASH_DOT, "P")),
+    *((_LONG, "X"), ((), "D")),
+)
+
+
+def proportion_style(proportion: float) -> tuple[str, Dash, str]:
+    """Return colour, dash and marker of a known proportion: the more is known, the darker.
+
+    >>> proportion_style(0.2)
+    ('#c9473f', (0, (4.5, 1.8)), 'o')
+    >>> proportion_style(0.21) == proportion_style(0.2)
+    True
+    """
+    nearest = min(range(len(_PROPORTIONS)), key=lambda i: abs(_PROPORTIONS[i] - proportion))
+    dashes, marker = _PROPORTION_LOOKS[nearest]
+    return _RAMP[nearest], (0, dashes) if dashes else "solid", marker
+
+
+_GENERATORS = {
+    "intra": "intra-image",
+    "cross": "cross-image",
+    "prototype": "prototype",
+    "teacher": "teacher",
+    "probability": "class probability",
+    "union": "union of all generators",
+}
+
+
+def generator_title(name: str) -> str:
+    """Return what a figure calls a generator.
+
+    >>> generator_title("intra"), generator_title("mine")
+    ('intra-image', 'mine')
+    """
+    return _GENERATORS.get(name, name)
 
 
 def rc_parameters() -> dict[str, Any]:
@@ -124,6 +201,8 @@ def rc_parameters() -> dict[str, Any]:
         "xtick.major.size": 2.5,
         "ytick.major.size": 0.0,
         "text.color": INK.light,
+        "text.parse_math": False,  # a class may have dollars in its name
+        "text.hinting": "none",  # text is as wide in every format and size as it was measured
         "legend.frameon": False,
         "legend.fontsize": 8.0,
         "lines.linewidth": 1.7,
@@ -134,6 +213,7 @@ def rc_parameters() -> dict[str, Any]:
         "figure.dpi": 100,
         "svg.fonttype": "none",
         "svg.hashsalt": "satl",
+        "pdf.fonttype": 42,
         "path.simplify": True,
     }
 

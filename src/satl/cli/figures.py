@@ -1,0 +1,50 @@
+"""``satl figures``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command()(figures)
+
+
+def figures(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folder of a run or of an experiment, or several.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for the figures; by default DIR/figures.")
+    ] = None,
+    formats: Annotated[str, typer.Option("--format", help="svg, pdf, png, separated by commas.")] = "svg,pdf",
+    only: Annotated[str | None, typer.Option(help="Numbers of figures, separated by commas.")] = None,
+) -> None:
+    """Draw the figures of the paper from runs; says of each what was drawn, or what it still needs."""
+    from rich.console import Console
+
+    from satl.reports.paper_figures import NUMBERS, draw_each
+
+    numbers = NUMBERS if only is None else _numbers(only)
+    progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+    console = Console(highlight=False, markup=False, soft_wrap=True)
+    names = [name.strip() for name in formats.split(",") if name.strip()]
+    for outcome in draw_each(folders, out, names or ["svg"], numbers, progress.print):
+        if outcome.files:
+            first, *others = outcome.files
+            said = ", ".join([str(first), *(file.suffix for file in others)])
+        else:
+            said = f"not drawn, {outcome.missing}"
+        console.print(f"figure {outcome.number:>2}  {outcome.title}: {said}")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    from satl.errors import SatlError
+
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts or not all(part.isdecimal() for part in parts):
+        raise SatlError(f"--only {text}: give numbers from 1 to 13, separated by commas, for example 1,6,8.")
+    return tuple(map(int, parts))

@@ -1,0 +1,130 @@
+"""What the figures of the paper share: how they choose runs, and how they say what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from satl.errors import SatlError
+from satl.reports.collect import RunRecord, compare
+from satl.reports.record import easy_and_hard
+from satl.reports.study import Run, Study
+from satl.reports.style import generator_title
+
+FRAMEWORKS = ("sst", "hst")
+"""The frameworks that SATL is added to, in the order of the paper's tables."""
+_SUBJECTS = (
+    *("sst+satl", "hst+satl", "satl+", "sst+sate", "hst+sate"),
+    *("sst+drl", "hst+drl", "sst", "hst"),
+)
+TRUTH = "the truth of the unknown cells: hide labels with data.proportion, or give them with data.truth"
+
+
+class Missing(SatlError):
+    """A figure cannot be drawn from these runs; the message says what it needs and how to get it."""
+
+
+def percent(proportion: float) -> str:
+    """Write a proportion.
+
+    >>> percent(0.05), percent(0.125)
+    ('5 %', '12.5 %')
+    """
+    return f"{100 * proportion:.4g} %"
+
+
+def known(study: Study, proportion: float) -> str:
+    """Say on what the runs of a figure were trained."""
+    return f"{study.name}, {percent(proportion)} of the training labels known"
+
+
+def seeds(counts: Iterable[int]) -> str:
+    """Say over how many runs an average is taken.
+
+    >>> seeds([3, 3]), seeds([1]), seeds([2, 3])
+    ('mean and standard deviation, n = 3 seeds', 'n = 1 seed', 'mean and standard deviation, n = 2 to 3 seeds')
+    """
+    found = sorted(set(counts) - {0}) or [1]
+    if found == [1]:
+        return "n = 1 seed"
+    number = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+    return f"mean and standard deviation, n = {number} seeds"
+
+
+def generators_note(generators: Sequence[str]) -> str:
+    """Name the generators whose pseudo-labels are taken together.
+
+    >>> generators_note(["intra", "cross"])
+    'union of the intra-image and cross-image generators'
+    """
+    titles = [generator_title(name) for name in generators]
+    if len(titles) == 1:
+        return f"{titles[0]} generator"
+    return f"union of the {' and '.join(titles)} generators"
+
+
+def union_note(runs: Iterable[Run]) -> str:
+    """Name the generators of several methods, which may differ."""
+    kinds = list(dict.fromkeys(run.generators for run in runs if run.generators))
+    if len(kinds) == 1:
+        return generators_note(kinds[0])
+    names = dict.fromkeys(name for kind in kinds for name in kind)
+    titles = ", ".join(generator_title(name) for name in names)
+    return f"union of each method's generators ({titles})"
+
+
+def pair(study: Study, order: Sequence[str] = FRAMEWORKS) -> tuple[str, ...]:
+    """Return a framework and the same with SATL; only one of the two where the other was not run.
+
+    Raises:
+        Missing: there is neither.
+    """
+    pairs = [tuple(m for m in (name, f"{name}+satl") if m in study.methods) for name in order]
+    best = max(pairs, key=len)
+    if not best:
+        raise Missing("needs a run of sst+satl and one of sst to compare with (`satl train`, method.name)")
+    return best
+
+
+def whole_pair(study: Study, order: Sequence[str] = FRAMEWORKS) -> tuple[str, str]:
+    """Return a framework and the same with SATL.
+
+    Raises:
+        Missing: one of them was not run.
+    """
+    found = pair(study, order)
+    if len(found) == 1:
+        base = found[0].removesuffix("+satl")
+        other = base if found[0] != base else f"{base}+satl"
+        raise Missing(f"needs a run of {other} beside {found[0]} (`satl train`, method.name={other})")
+    return found[0], found[1]
+
+
+def with_generators(study: Study) -> tuple[str, ...]:
+    """Return the methods that make pseudo-labels.
+
+    Raises:
+        Missing: none does.
+    """
+    found = tuple(m for m in study.methods if any(run.generators for run in study.of(m)))
+    if not found:
+        raise Missing("needs a run of a method with generators, such as sst+satl (`satl train`, method.name)")
+    return found
+
+
+def subject(study: Study) -> Run:
+    """Return the run whose scores are shown: with generators, SATL where there is one, near 20 % known."""
+    methods = with_generators(study)
+    name = next((m for m in _SUBJECTS if m in methods), methods[0])
+    return study.of(name, study.shown_proportion([name]))[0]
+
+
+def shown_classes(record: RunRecord) -> dict[int, str]:
+    """Return the four classes of a figure and whether each is easy or hard, by average precision.
+
+    Raises:
+        Missing: no class can be measured.
+    """
+    easy, hard = easy_and_hard(compare(record))
+    if not easy:
+        raise Missing("needs a class with a known positive among the test or validation images")
+    return {**dict.fromkeys(easy, "easy"), **dict.fromkeys(hard, "hard")}

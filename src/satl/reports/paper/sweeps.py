@@ -1,0 +1,161 @@
+"""Figures 10 and 11: precision and recall of pseudo-labels against the rate and against both quantiles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from satl.reports import style
+from satl.reports.paper.common import TRUTH, Missing, percent, seeds, union_note
+from satl.reports.sheet import finish, new_sheet
+from satl.reports.study import Run, Study, mean_and_sd
+from satl.reports.style import method_style, proportion_style, styled
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_KINDS = ("precision", "recall")
+RATE = "method.rate"
+QUANTILES = ("method.negative_quantile", "method.positive_quantile")
+_ON_HST = ("hst+sate", "hst+satl", "sst+sate", "sst+satl")
+_ON_SST = ("sst+sate", "sst+satl", "hst+sate", "hst+satl")
+
+
+@styled
+def rate_sweep(study: Study) -> Figure:
+    """Return figure 10: precision and recall against the rate (the paper's gamma), a line a proportion."""
+    runs = _swept(study, RATE, _ON_HST, "0.1, 0.3, 0.5, 0.7 and 0.9")
+    figure = new_sheet(2.5)
+    grid = figure.subplots(1, 2)
+    counts: list[int] = []
+    for axes, kind in zip(grid, _KINDS, strict=True):
+        counts += _draw(axes, runs, RATE, kind)
+        axes.set(xlabel="rate (\u03b3)", title=kind.capitalize(), ylabel=f"{kind} (%)")
+    return finish(figure, "Pseudo-labels against the rate", _note(study, runs, counts), _handles(runs))
+
+
+@styled
+def quantile_sweep(study: Study) -> Figure:
+    """Return figure 11: precision above, recall below, against the two quantiles (the paper's kappas)."""
+    words = ("0.5, 0.9 and 0.999", "0.1, 0.3 and 0.5")
+    found: dict[str, tuple[Run, ...]] = {}
+    for key, values in zip(QUANTILES, words, strict=True):
+        try:
+            found[key] = _swept(study, key, _ON_SST, values)
+        except Missing:
+            if key == QUANTILES[1] and not found:
+                raise
+    figure = new_sheet(4.3, width=7.2 if len(found) == 2 else 4.4)
+    grid = figure.subplots(2, len(found), squeeze=False, sharex="col")
+    labels = ("level on known negatives (\u03ba\u207b)", "level on known positives (\u03ba\u207a)")
+    counts: list[int] = []
+    for column, (key, runs) in enumerate(found.items()):
+        for row, kind in enumerate(_KINDS):
+            counts += _draw(grid[row, column], runs, key, kind)
+            grid[row, column].set_ylabel(f"{kind} (%)" if column == 0 else "")
+        grid[0, column].set_title(
+            ("Quantile of the negatives", "Quantile of the positives")[QUANTILES.index(key)]
+        )
+        grid[1, column].set_xlabel(labels[QUANTILES.index(key)])
+    every = [run for runs in found.values() for run in runs]
+    note = (
+        _note(study, every, counts)
+        + " The other quantile is kept. Steps of the horizontal axes are not to scale."
+    )
+    return finish(figure, "Pseudo-labels against the two quantiles", note, _handles(every))
+
+
+def _swept(study: Study, key: str, preferred: Sequence[str], values: str) -> tuple[Run, ...]:
+    runs = tuple(run for run in study.sweep(key, preferred) if run.generators)
+    if not runs:
+        raise Missing(
+            f"needs runs that differ in {key} only, for example {preferred[0]} at {values} "
+            f"(`satl train --set {key}=...`, or as a sweep in the grid of `satl experiment`)"
+        )
+    if not any(np.isfinite(run.pseudo("macro_recall")) for run in runs):
+        raise Missing(f"needs {TRUTH}")
+    return runs
+
+
+def _value(run: Run, key: str) -> float:
+    """Return the setting of a run; a rate that was left to the known proportion is what it came to."""
+    value = json.loads(run.settings[key])
+    if value is None:
+        from satl.methods.base import default_rate
+
+        return round(default_rate(run.proportion), 3)
+    return float(value)
+
+
+def _draw(axes: Axes, runs: Sequence[Run], key: str, kind: str) -> list[int]:
+    """Draw a line for each proportion; return how many seeds its points have."""
+    values = sorted({_value(run, key) for run in runs})
+    to_scale = key == RATE
+    counts = []
+    for proportion in sorted({run.proportion for run in runs}):
+        colour, dash, marker = proportion_style(proportion)
+        there = [run for run in runs if run.proportion == proportion]
+        rows = [
+            mean_and_sd(run.pseudo(f"macro_{kind}") for run in there if _value(run, key) == value)
+            for value in values
+        ]
+        mean, sd, n = (np.array(column, float) for column in zip(*rows, strict=True))
+        shown = np.isfinite(mean)
+        places = np.array(values) if to_scale else np.arange(len(values), dtype=float)
+        counts += [int(count) for count in n]
+        axes.errorbar(
+            places[shown],
+            100 * mean[shown],
+            100 * sd[shown] if (n > 1).any() else None,
+            color=colour,
+            linestyle=dash,
+            marker=marker,
+            markersize=5.5,
+            markeredgecolor=style.PAPER.light,
+            markeredgewidth=0.5,
+            capsize=2.5,
+            elinewidth=1.0,
+        )
+    if not to_scale:
+        axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        axes.set_xlim(-0.3, len(values) - 0.7)
+    else:
+        axes.set_xlim(values[0] - 0.05, values[-1] + 0.05)
+        if min(np.diff(values)) > 0.06 * (values[-1] - values[0]):  # room for every number
+            axes.set_xticks(values, [f"{value:.2g}" for value in values])
+    axes.margins(y=0.12)
+    axes.ticklabel_format(axis="y", useOffset=False)
+    axes.grid(visible=False, axis="x")
+    return counts
+
+
+def _note(study: Study, runs: Sequence[Run], counts: Sequence[int]) -> str:
+    names = ", ".join(dict.fromkeys(method_style(run.method).title for run in runs))
+    cells = f"unknown training cells in the last epoch, mean over classes, {union_note(runs)}"
+    return f"{study.name}, {names}; {cells}; {seeds(counts)}. No pseudo-label, no precision."
+
+
+def _handles(runs: Sequence[Run]) -> list[Artist]:
+    from matplotlib.lines import Line2D
+
+    handles: list[Artist] = []
+    for proportion in sorted({run.proportion for run in runs}):
+        colour, dash, marker = proportion_style(proportion)
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=colour,
+                linestyle=dash,  # type: ignore[arg-type]
+                marker=marker,
+                markersize=5.5,
+                markeredgecolor=style.PAPER.light,
+                label=f"{percent(proportion)} known",
+            )
+        )
+    return handles

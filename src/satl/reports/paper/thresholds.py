@@ -1,0 +1,133 @@
+"""Figure 8: thresholds on the scores of unknown cells, and what they recall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from satl.reports import style
+from satl.reports.collect import RunRecord
+from satl.reports.distributions import bin_edges, clean, no_negative_ticks, share_limits, shares
+from satl.reports.paper.common import FRAMEWORKS, TRUTH, Missing, known, shown_classes, with_generators
+from satl.reports.record import scores_by_label
+from satl.reports.sheet import (
+    absent_handle,
+    finish,
+    line_handle,
+    new_sheet,
+    panel_title,
+    patch_handle,
+    present_handle,
+)
+from satl.reports.study import Study
+from satl.reports.style import generator_title, method_style, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@styled
+def thresholds_on_scores(study: Study) -> Figure:
+    """Return figure 8: four classes across, SATL, SST and HST below each other."""
+    methods = _rows(study)
+    proportion = study.shown_proportion(methods)
+    runs = study.matching(methods, proportion)
+    records = [run.record for run in runs]
+    if records[0].truth is None:
+        raise Missing(f"needs {TRUTH}")
+    chosen = shown_classes(records[0])
+    figure = new_sheet(1.75 * len(records) + 0.45)
+    grid = figure.subplots(len(records), len(chosen), squeeze=False)
+    for line, record in zip(grid, records, strict=True):
+        generator = record.method.generators[-1]
+        scores = record.method.scores[generator]
+        parts = [scores_by_label(scores, record.cells, record.truth, index) for index in chosen]
+        limits = share_limits(
+            [part[kind] for part in parts for kind in ("unknown present", "unknown absent")]
+            + [record.method.thresholds[generator][list(chosen)]]
+        )
+        for axes, part, index in zip(line, parts, chosen, strict=True):
+            _draw_panel(axes, record, generator, index, part, limits)
+        title = method_style(record.method.name).title
+        line[0].set_ylabel(f"{title}\n{generator_title(generator)}\nshare (%)")
+    for axes in grid[-1]:
+        axes.set_xlabel("score")
+    for axes, (index, kind) in zip(grid[0], chosen.items(), strict=True):
+        axes.set_title(panel_title(figure, records[0].classes[index], kind, len(chosen)), pad=25)
+    epoch = len(runs[0].epochs)
+    note = (
+        f"{known(study, proportion)}; unknown training cells by the hidden truth, generator as given at the left, "
+        f"thresholds and scores after epoch {epoch}, one run each (seed {runs[0].seed}). Above each panel: recall and "
+        "precision of this generator's pseudo-labels. A row of panels has one scale of scores."
+    )
+    handles = [
+        absent_handle("absent"),
+        present_handle("present"),
+        patch_handle("recalled: present, above the threshold", facecolor=style.PRESENT.light),
+        patch_handle(
+            "wrong: absent, above the threshold", facecolor=style.WRONG.light, hatch="xxxx", edgecolor="w"
+        ),
+        *(
+            line_handle(
+                method_style(run.method), f"threshold of {method_style(run.method).title}", marker=False
+            )
+            for run in runs
+        ),
+    ]
+    return finish(figure, "Thresholds on the scores of unknown cells", note, handles)
+
+
+def _rows(study: Study) -> tuple[str, ...]:
+    """Return the methods below each other: one with SATL, then the frameworks with one threshold for all."""
+    methods = with_generators(study)
+    with_satl = [f"{name}+satl" for name in FRAMEWORKS]
+    found = [name for name in with_satl if name in methods][:1]
+    found += [name for name in FRAMEWORKS if name in methods]
+    return tuple(found) or methods[:3]
+
+
+def _draw_panel(
+    axes: Axes,
+    record: RunRecord,
+    generator: str,
+    index: int,
+    parts: dict[str, np.ndarray],
+    limits: tuple[float, float],
+) -> None:
+    look = method_style(record.method.name)
+    threshold = float(record.method.thresholds[generator][index])
+    edges = bin_edges(limits)
+    present, absent = clean(parts["unknown present"]), clean(parts["unknown absent"])
+    axes.stairs(shares(absent, edges), edges, fill=True, color=style.ABSENT.light, alpha=0.75, linewidth=0)
+    heights = shares(present, edges)
+    axes.stairs(
+        heights, edges, fill=True, facecolor="none", edgecolor=style.PRESENT.light, hatch="////", linewidth=0
+    )
+    recalled = shares(present[present > threshold], edges, total=len(present))
+    axes.stairs(recalled, edges, fill=True, color=style.PRESENT.light, linewidth=0)
+    wrong = shares(absent[absent > threshold], edges, total=len(absent))
+    axes.stairs(
+        wrong, edges, fill=True, facecolor=style.WRONG.light, hatch="xxxx", edgecolor="w", linewidth=0
+    )
+    axes.stairs(heights, edges, color=style.PRESENT.light, linewidth=1.2)
+    axes.axvline(threshold, color=str(look.colour), linestyle=look.dash, linewidth=1.8)
+    quality = record.quality[generator]
+    recall, precision = quality.recall[index], quality.precision[index]
+    axes.text(
+        0.0,
+        1.03,
+        f"recall {_percent(recall)}\nprecision {_percent(precision)}",
+        transform=axes.transAxes,
+        fontsize=7,
+        va="bottom",
+        color=style.MUTED.light,
+    )
+    axes.set_xlim(*limits)
+    axes.set_ylim(0, max(axes.get_ylim()[1], 1e-3) * 1.04)
+    no_negative_ticks(axes)
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.0f} %" if np.isfinite(value) else "\u2013"

@@ -1,0 +1,162 @@
+"""The figures of the paper from run folders and experiment folders; what cannot be drawn says what it needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from satl.errors import SatlError
+from satl.reports.paper.averages import precision_by_proportion, training_time
+from satl.reports.paper.classes import rarest_classes, recall_by_class
+from satl.reports.paper.diagrams import pipeline, ranking_sketch
+from satl.reports.paper.examples import examples
+from satl.reports.paper.losses import loss_curves
+from satl.reports.paper.scores import known_and_unknown, score_histograms
+from satl.reports.paper.sweeps import quantile_sweep, rate_sweep
+from satl.reports.paper.thresholds import thresholds_on_scores
+from satl.reports.sheet import check_formats, write_figure
+from satl.reports.study import Study, find_runs, find_studies
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DEFAULT_FORMATS = ("svg", "pdf")
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """One figure: its number in the paper, the name of its file, what it shows and what draws it."""
+
+    number: int
+    slug: str
+    title: str
+    draw: Callable[[Study], Figure]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one figure.
+
+    Attributes:
+        number: of the figure.
+        title: what it shows.
+        files: what was written; empty if it could not be drawn.
+        missing: what it needs and how to get it; empty if it was drawn.
+    """
+
+    number: int
+    title: str
+    files: tuple[Path, ...] = ()
+    missing: str = ""
+
+
+_OF_A_STUDY = (
+    PaperFigure(1, "score-histograms", "scores of positives and negatives", score_histograms),
+    PaperFigure(2, "known-and-unknown", "scores of known and unknown cells", known_and_unknown),
+    PaperFigure(6, "recall-by-class", "recall of pseudo-labels by class", recall_by_class),
+    PaperFigure(7, "precision-by-proportion", "precision of pseudo-labels", precision_by_proportion),
+    PaperFigure(8, "thresholds", "thresholds on scores", thresholds_on_scores),
+    PaperFigure(9, "examples", "images with their labels", examples),
+    PaperFigure(10, "rate", "pseudo-labels against the rate", rate_sweep),
+    PaperFigure(11, "quantiles", "pseudo-labels against both quantiles", quantile_sweep),
+    PaperFigure(12, "rarest-classes", "the ten rarest classes", rarest_classes),
+    PaperFigure(13, "loss-curves", "classification loss", loss_curves),
+)
+NUMBERS = tuple(range(1, 14))
+
+
+def draw_figures(
+    folder: Path, out: Path | None = None, formats: Iterable[str] = DEFAULT_FORMATS
+) -> list[Path]:
+    """Draw every figure that a run folder or an experiment folder has the data for; return the files.
+
+    Args:
+        folder: of a run, of an experiment, or with runs in it.
+        out: where the files go; by default ``folder/figures``.
+        formats: of ``svg``, ``pdf``, ``png``.
+
+    Raises:
+        SatlError: the folder holds no finished run.
+    """
+    outcomes = draw_each([Path(folder)], out, formats)
+    return [file for outcome in outcomes for file in outcome.files]
+
+
+def draw_each(
+    folders: Sequence[Path],
+    out: Path | None = None,
+    formats: Iterable[str] = DEFAULT_FORMATS,
+    only: Iterable[int] = NUMBERS,
+    announce: Callable[[str], Any] = lambda text: None,
+) -> Iterator[Outcome]:
+    """Draw the figures one after the other and say of each what was drawn or what is missing.
+
+    Args:
+        folders: of runs and experiments.
+        out: where the files go; by default ``figures`` in the folder, if there is only one.
+        formats: of ``svg``, ``pdf``, ``png``.
+        only: numbers of the figures to draw.
+        announce: is told what takes long and what is left out.
+
+    Raises:
+        SatlError: a folder holds no finished run, or an option is wrong; before anything is drawn.
+    """
+    chosen = check_formats(formats)
+    numbers = _check_numbers(only)
+    if out is None and len(folders) > 1:
+        raise SatlError("several folders are given; say with --out where their figures go.")
+    runs, unfinished = find_runs(folders, announce)
+    if unfinished:
+        names = ", ".join(path.name for path in unfinished[:3])
+        more = f" and {len(unfinished) - 3} more" if len(unfinished) > 3 else ""
+        announce(f"Left out, not finished: {names}{more}")
+    studies = find_studies(runs)
+    target = Path(folders[0]) / "figures" if out is None else Path(out)
+    return (outcome for number in numbers for outcome in _draw_number(number, studies, target, chosen))
+
+
+def _draw_number(
+    number: int, studies: Sequence[Study], out: Path, formats: tuple[str, ...]
+) -> Iterator[Outcome]:
+    whole: dict[int, tuple[str, str, Callable[[], Figure]]] = {
+        3: ("pipeline", "how SATL works", pipeline),
+        4: ("ranking", "what differential ranking does", ranking_sketch),
+        5: ("training-time", "training time", lambda: training_time(studies)),
+    }
+    if number in whole:
+        slug, title, draw = whole[number]
+        yield _draw_one(number, slug, title, draw, out, formats)
+        return
+    figure = next(figure for figure in _OF_A_STUDY if figure.number == number)
+    for study in studies:
+        several = len(studies) > 1
+        slug = f"{figure.slug}-{_file_name(study.name)}" if several else figure.slug
+        title = f"{figure.title} ({study.name})" if several else figure.title
+        yield _draw_one(number, slug, title, lambda study=study: figure.draw(study), out, formats)  # type: ignore[misc]
+
+
+def _draw_one(
+    number: int, slug: str, title: str, draw: Callable[[], Figure], out: Path, formats: tuple[str, ...]
+) -> Outcome:
+    try:
+        figure = draw()
+    except SatlError as error:  # one figure that cannot be drawn keeps no other from being drawn
+        return Outcome(number, title, missing=str(error).rstrip("."))
+    return Outcome(number, title, tuple(write_figure(figure, out / f"figure-{number:02d}-{slug}", formats)))
+
+
+def _check_numbers(only: Iterable[int]) -> tuple[int, ...]:
+    numbers = tuple(sorted(set(only)))
+    for number in numbers:
+        if number not in NUMBERS:
+            raise SatlError(
+                f"--only {number}: there is no such figure; give numbers from 1 to 13, separated by commas."
+            )
+    return numbers
+
+
+def _file_name(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "data"

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from reports.synthetic import write_run
+
+Satl = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for method in ("sst", "sst+satl"):
+        write_run(tmp_path / "runs" / method, method, images=60)
+    return tmp_path / "runs"
+
+
+def test_one_line_for_each_figure(satl: Satl, runs: Path) -> None:
+    code, out, err = satl("figures", runs, "--format", "svg", "--only", "13,4, 10")
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert [int(re.match(r"figure +(\d+)  ", line)[1]) for line in lines] == [4, 10, 13]  # type: ignore[index]
+    assert lines[0].endswith(f": {runs / 'figures' / 'figure-04-ranking.svg'}")
+    assert "not drawn, needs runs that differ in method.rate only" in lines[1]
+    written = sorted(path.name for path in (runs / "figures").iterdir())
+    assert written == ["figure-04-ranking.svg", "figure-13-loss-curves.svg"]
+
+
+def test_several_folders_and_formats(satl: Satl, runs: Path, tmp_path: Path) -> None:
+    folders = [runs / "sst", runs / "sst+satl"]
+    code, out, _ = satl("figures", *folders, "-o", tmp_path / "out", "--format", "png,svg", "--only", "7")
+    assert code == 0
+    assert out.endswith("figure-07-precision-by-proportion.png, .svg\n")
+    assert {path.suffix for path in (tmp_path / "out").iterdir()} == {".png", ".svg"}
+
+
+def test_a_run_is_scored_first_where_nobody_did(satl: Satl, tiny_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    code, out, err = satl("figures", run, "--only", "1", "--format", "svg")
+    assert (code, err) == (0, f"Scoring the training images of {run} (once)\n")
+    assert (run / "record.npz").is_file()
+    first = (run / "figures" / "figure-01-score-histograms.svg").read_bytes()
+    code, again, err = satl("figures", run, "--only", "1", "--format", "svg")
+    assert (code, again, err) == (0, out, "")
+    assert (run / "figures" / "figure-01-score-histograms.svg").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (("--only", "0"), "--only 0: there is no such figure"),
+        (("--only", "six"), "--only six: give numbers from 1 to 13"),
+        (("--format", "gif"), "--format gif: there is no such format"),
+    ],
+)
+def test_wrong_options(satl: Satl, runs: Path, options: tuple[str, ...], part: str) -> None:
+    code, out, err = satl("figures", runs, *options)
+    assert (code, out) == (2, "")
+    assert part in err
+    assert err.count("\n") == 1
+    assert not (runs / "figures").exists()
+
+
+def test_folders_without_runs(satl: Satl, tmp_path: Path) -> None:
+    for folder, part in ((tmp_path, "holds no run"), (tmp_path / "gone", "is not a folder")):
+        code, out, err = satl("figures", folder)
+        assert (code, out) == (2, "")
+        assert part in err
+    assert list(tmp_path.iterdir()) == []
