@@ -10,6 +10,7 @@ from scipy import stats
 from reference import metrics as reference
 from satl.errors import SatlError
 from satl.evaluation import paired_test
+from satl.evaluation.paired import holm, pair_by_key
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 30, 80])
@@ -50,6 +51,42 @@ def test_no_difference_at_all():
     result = paired_test([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
     assert (result.t, result.p_value, result.effect_size, result.wilcoxon_p_value) == (0.0, 1.0, 0.0, 1.0)
     assert not result.significant()
+
+
+def test_differences_that_are_only_rounding_are_none():
+    # 0.1 + 0.2 and 0.3 differ in the last bit; that is no difference, and it has no ranks.
+    result = paired_test([0.1 + 0.2, 0.7, 0.3], [0.3, 0.7, 0.1 + 0.2])
+    assert (result.mean_difference, result.t, result.p_value) == (0.0, 0.0, 1.0)
+    assert (result.wilcoxon, result.wilcoxon_p_value) == (0.0, 1.0)
+
+
+def test_pairs_have_the_same_proportion_and_seed():
+    first = {(0.2, 1): 72.0, (0.1, 0): 70.0, (0.1, 1): 71.0}
+    second = {(0.1, 1): 60.0, (0.2, 1): 62.0, (0.2, 0): 61.0}
+    pairs = pair_by_key(first, second)
+    assert pairs.keys == ((0.1, 1), (0.2, 1))
+    assert (pairs.first, pairs.second) == ((71.0, 72.0), (60.0, 62.0))
+    assert pairs.left_out == ((0.1, 0), (0.2, 0))
+    assert paired_test(pairs.first, pairs.second).mean_difference == 10.5
+    assert pair_by_key(first, {}).keys == ()
+    # The order in which runs finished does not matter.
+    assert pair_by_key(dict(reversed(first.items())), second) == pairs
+
+
+def test_holm_equals_the_definition():
+    p_values = np.random.default_rng(0).uniform(0, 0.2, 8).tolist()
+    # The smallest level at which Holm's procedure, as it is defined, rejects each of them.
+    order = np.argsort(p_values)
+    expected = [0.0] * 8
+    for rank, index in enumerate(order):
+        expected[index] = max(min(1.0, (8 - k) * p_values[order[k]]) for k in range(rank + 1))
+    assert holm(p_values) == pytest.approx(expected)
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+    corrected = holm([0.02, math.nan, 0.03])
+    assert corrected[0] == pytest.approx(0.04)
+    assert math.isnan(corrected[1])
+    assert corrected[2] == pytest.approx(0.04)
 
 
 def test_one_pair_has_a_difference_and_nothing_else():

@@ -4,13 +4,64 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from satl.errors import SatlError
 from satl.evaluation._check import finite_or_none
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Two lists of results, run by run, from :func:`pair_by_key`.
+
+    Attributes:
+        keys: what the runs of a pair have in common, such as (proportion, seed).
+        first, second: (n,) results in the order of ``keys``.
+        left_out: keys that only one of the two has.
+    """
+
+    keys: tuple[Any, ...]
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    left_out: tuple[Any, ...]
+
+
+def pair_by_key(first: Mapping[Any, float], second: Mapping[Any, float]) -> Pairs:
+    """Pair the runs of two methods that have the same key; a run without a partner is left out and named.
+
+    >>> pairs = pair_by_key({(0.1, 0): 71.0, (0.1, 1): 72.0}, {(0.1, 1): 70.5, (0.1, 2): 70.0})
+    >>> pairs.keys, pairs.first, pairs.second, pairs.left_out
+    (((0.1, 1),), (72.0,), (70.5,), ((0.1, 0), (0.1, 2)))
+    """
+    keys = tuple(sorted(first.keys() & second.keys()))
+    return Pairs(
+        keys=keys,
+        first=tuple(float(first[key]) for key in keys),
+        second=tuple(float(second[key]) for key in keys),
+        left_out=tuple(sorted(first.keys() ^ second.keys())),
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct the p-values of several tests so that one false alarm among all stays as unlikely as in one test.
+
+    Holm's step-down method; tests without a p-value (NaN) do not count and stay NaN.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted((value, index) for index, value in enumerate(p_values) if not math.isnan(value))
+    corrected = [math.nan] * len(p_values)
+    highest = 0.0
+    for rank, (value, index) in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * value))
+        corrected[index] = highest
+    return corrected
 
 
 @dataclass(frozen=True)
@@ -93,6 +144,8 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
     if float(np.ptp(difference)) <= rounding:
         deviation = 0.0
         mean = mean if abs(mean) > rounding else 0.0
+        if mean == 0.0:  # what is left is rounding, which must not be ranked either
+            difference = np.zeros_like(difference)
         t = math.copysign(math.inf, mean) if mean else 0.0
         p_value = 0.0 if mean else 1.0
         effect = t

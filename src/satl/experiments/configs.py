@@ -1,0 +1,192 @@
+"""From a grid to the run configuration of every cell; a mistake in any of them is found before anything runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from satl.errors import ConfigError, nearest
+from satl.experiments.grid import Cell, Grid, read_yaml
+from satl.experiments.paper import paper
+from satl.methods import get_method
+from satl.training.config import RunConfig, apply_overrides, make_config
+
+_METHOD = "{method}"
+_HARMLESS = ("images.workers", "images.cache_gb", "training.checkpoint_steps")
+"""What may differ between two calls, because it changes no result."""
+
+
+def resolve_grid(grid: Grid, folder: Path, configs: Mapping[Cell, RunConfig]) -> Grid:
+    """Return the grid with base, paths and name of the data set written out, so that it stands alone.
+
+    A base with ``{method}`` in its name stays a name: there is one file for each method.
+
+    Args:
+        grid: as the user wrote it.
+        folder: that relative paths in it are relative to.
+        configs: of its cells.
+    """
+    dataset = dataset_name(grid, next(iter(configs.values())))
+    base: Any
+    if isinstance(grid.base, str) and _METHOD in grid.base:
+        base = str((folder / Path(grid.base).expanduser()).resolve())
+    else:
+        base = _own_base(grid, folder, grid.methods[0])
+    return grid.model_copy(update={"base": base, "dataset": dataset})
+
+
+def cell_configs(grid: Grid, folder: Path, origin: str) -> dict[Cell, RunConfig]:
+    """Build the configuration of every cell.
+
+    Args:
+        grid: the experiment.
+        folder: that relative paths in the grid are relative to.
+        origin: the grid's name in messages.
+
+    Raises:
+        ConfigError: the first cell that cannot be built, and why.
+    """
+    for method in grid.all_methods:
+        try:
+            get_method(method)
+        except ConfigError as error:
+            raise ConfigError(f"{origin}: {str(error).replace('method.name', 'methods', 1)}") from error
+    bases = {method: _base(grid, folder, method, origin) for method in grid.all_methods}
+    return {cell: _cell_config(cell, bases[cell.method], origin) for cell in grid.cells()}
+
+
+def _cell_config(cell: Cell, base: Mapping[str, Any], origin: str) -> RunConfig:
+    # The parameters of a method mean nothing to another one.
+    content = apply_overrides(base, ())
+    method = content.get("method")
+    if not (isinstance(method, dict) and method.get("name") == cell.method):
+        content["method"] = {"name": cell.method}
+    axes = (f"data.proportion={cell.proportion!r}", f"training.seed={cell.seed}")
+    content = apply_overrides(content, (*axes, *cell.common, *cell.own))
+    _make_absolute(content, Path.cwd())
+    return make_config(content, f"{origin}, cell {cell.name}")
+
+
+def _base(grid: Grid, folder: Path, method: str, origin: str) -> dict[str, Any]:
+    """Return what the cells of a method start from: its recipe, if there is one, and the base over it."""
+    own = _own_base(grid, folder, method)
+    if grid.recipe is None:
+        return own
+    from satl.recipes import read_recipe, recipe_datasets
+
+    if grid.recipe not in (known := recipe_datasets()):
+        raise ConfigError(
+            f"{origin}: recipe: there is none for '{grid.recipe}'{nearest(grid.recipe, known)}; known: "
+            f"{', '.join(known)}."
+        )
+    if (own.get("method") or {}).get("name", method) != method:
+        del own["method"]
+    return _laid_over(read_recipe(f"{grid.recipe}/{method}"), own)
+
+
+def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both together; where they differ, what is above counts.
+
+    >>> _laid_over({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}, "d": 4})
+    {'a': {'b': 1, 'c': 3}, 'd': 4}
+    """
+    joined = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, Mapping) and isinstance(joined.get(key), Mapping)
+        joined[key] = _laid_over(joined[key], value) if both else value
+    return joined
+
+
+def _own_base(grid: Grid, folder: Path, method: str) -> dict[str, Any]:
+    if isinstance(grid.base, str):
+        path = folder / Path(grid.base.replace(_METHOD, method)).expanduser()
+        content = read_yaml(path, "the YAML file of a run as base")
+        _make_absolute(content, path.parent)
+        return content
+    content = apply_overrides(grid.base or {}, ())
+    _make_absolute(content, folder)
+    return content
+
+
+def _path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the place of every path of a run configuration."""
+    for name, field in model.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        if Path in kinds:
+            yield (*prefix, name)
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from _path_keys(kind, (*prefix, name))
+
+
+def _make_absolute(content: dict[str, Any], folder: Path) -> None:
+    for *sections, key in _path_keys():
+        place: Any = content
+        for section in sections:
+            place = place.get(section) if isinstance(place, dict) else None
+        if isinstance(place, dict) and isinstance(place.get(key), str):
+            place[key] = str((folder / Path(place[key]).expanduser()).resolve())
+
+
+def check_paths(configs: Mapping[Cell, RunConfig], origin: str) -> None:
+    """Raise if a file or folder that a cell will read is not there."""
+    seen: set[Path] = set()
+    for cell, config in configs.items():
+        for keys in _path_keys():
+            value: Any = config
+            for key in keys:
+                value = None if value is None else getattr(value, key)
+            if isinstance(value, Path) and value not in seen:
+                seen.add(value)
+                if not value.exists():
+                    raise ConfigError(
+                        f"{origin}, cell {cell.name}: {'.'.join(keys)}: {value} does not exist; mend this path."
+                    )
+
+
+def changed_settings(saved: RunConfig, wanted: RunConfig) -> list[str]:
+    """Say which settings of two configurations differ in a way that can change a result.
+
+    Returns:
+        ``key (saved value, now other value)`` for each.
+    """
+    before, now = _flat(saved.resolved()), _flat(wanted.resolved())
+    return [
+        f"{key} (was {_shown(before.get(key))}, now {_shown(now.get(key))})"
+        for key in dict.fromkeys((*before, *now))
+        if before.get(key) != now.get(key) and key not in _HARMLESS
+    ]
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            flat |= _flat(value, f"{prefix}{key}.")
+        elif value != {}:  # an empty section and one that is not there say the same
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)
+
+
+def dataset_name(grid: Grid, config: RunConfig) -> str:
+    """Return the name of the data set, as the grid says or as the data are called.
+
+    >>> from satl.demo.run import demo_config
+    >>> from satl.experiments.grid import make_grid
+    >>> plain = {"base": {}, "methods": ["sst"], "proportions": [0.1], "seeds": [0]}
+    >>> dataset_name(make_grid(plain, "here"), demo_config("sst"))
+    'scenes'
+    """
+    if grid.dataset is not None:
+        return grid.dataset
+    if config.data.dataset is not None:
+        return paper().same_dataset(config.data.dataset) or config.data.dataset
+    return "scenes" if config.data.table is None else config.data.table.stem

@@ -1,0 +1,296 @@
+"""The file that describes an experiment, and the cells it unfolds into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from satl.errors import ConfigError, nearest
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
+_AXES = {"method.name": "methods", "data.proportion": "proportions", "training.seed": "seeds"}
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Return key and value of a ``section.key=value`` setting; the value is read as YAML.
+
+    >>> parse_setting("method.rate=0.3"), parse_setting("training.lr=1e-4")
+    (('method.rate', 0.3), ('training.lr', 0.0001))
+    """
+    key, equals, value = text.partition("=")
+    key = key.strip()
+    if not equals or not all(key.split(".")):
+        raise ValueError("write it as section.key=value, for example training.epochs=5")
+    try:
+        parsed = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise ValueError("the value is not valid YAML") from error
+    if isinstance(parsed, str):
+        try:  # YAML 1.1 reads 1e-4 as a word, because it lacks the dot
+            return key, float(parsed)
+        except ValueError:
+            return key, parsed
+    return key, parsed
+
+
+def _check_setting(text: str) -> str:
+    key, _ = parse_setting(text)
+    if key in _AXES:
+        raise ValueError(f"{key} is decided by {_AXES[key]} of the grid")
+    return text
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("use letters, digits and . _ = + - only, beginning with a letter or digit")
+    return name
+
+
+def _check_unique(items: tuple[Any, ...]) -> tuple[Any, ...]:
+    twice = next((item for i, item in enumerate(items) if item in items[:i]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is listed twice")
+    return items
+
+
+Setting = Annotated[str, AfterValidator(_check_setting)]
+Name = Annotated[str, AfterValidator(_check_name)]
+Proportion = Annotated[float, Field(gt=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Methods = Annotated[tuple[Name, ...], AfterValidator(_check_unique)]
+Proportions = Annotated[tuple[Proportion, ...], AfterValidator(_check_unique)]
+Seeds = Annotated[tuple[Seed, ...], AfterValidator(_check_unique)]
+
+
+class Part(BaseModel):
+    """A part of the grid; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Restricted(Part):
+    """Cells beyond the plain ones, where wanted only for some methods, proportions and seeds."""
+
+    methods: Methods | None = Field(None, min_length=1, description="Methods; all of the grid if not given.")
+    proportions: Proportions | None = Field(None, min_length=1, description="Proportions; likewise.")
+    seeds: Seeds | None = Field(None, min_length=1, description="Seeds; likewise.")
+
+
+class Variant(Restricted):
+    """A named change of settings."""
+
+    name: Name = Field(description="Ends the name of its cells.")
+    set: tuple[Setting, ...] = Field(min_length=1, description="Settings, section.key=value each.")
+
+
+class Sweep(Restricted):
+    """One setting over a list of values."""
+
+    key: str = Field(description="The setting, for example method.rate.")
+    values: tuple[Any, ...] = Field(min_length=1, description="The values it takes.")
+    set: tuple[Setting, ...] = Field((), description="Further settings of all its cells.")
+
+    @model_validator(mode="after")
+    def _settings(self) -> Sweep:
+        for value in self.values:
+            _check_setting(self.setting(value))
+        _check_unique(self.values)
+        return self
+
+    @property
+    def title(self) -> str:
+        """The last part of the key: ``rate`` for ``method.rate``."""
+        return self.key.rsplit(".", maxsplit=1)[-1]
+
+    def setting(self, value: Any) -> str:
+        """Return the setting of one value, in the words of ``--set``."""
+        text = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
+        return f"{self.key}={text}"
+
+    def variant(self, value: Any) -> str:
+        """Return the name of the variant of one value."""
+        return re.sub(r"[^A-Za-z0-9._=+-]+", "_", f"{self.title}={value}").strip("_")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid.
+
+    Attributes:
+        method, proportion, seed: where it stands.
+        variant: name of the variant or sweep value, empty for a plain cell.
+        common: settings that belong to its method anyway.
+        own: settings of the variant.
+    """
+
+    method: str
+    proportion: float
+    seed: int
+    variant: str = ""
+    common: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its folder.
+
+        >>> Cell("sst+satl", 0.1, 0).name, Cell("sst", 0.05, 3, "rate=0.3").name
+        ('sst+satl-p10-s0', 'sst-p5-s3-rate=0.3')
+        """
+        name = f"{self.method}-p{100 * self.proportion:.6g}-s{self.seed}"
+        return f"{name}-{self.variant}" if self.variant else name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the variant, as key and value."""
+        return dict(map(parse_setting, self.own))
+
+
+class Grid(Part):
+    """An experiment: the plain cells are methods x proportions x seeds, then come variants and sweeps."""
+
+    title: str = Field("Experiment", min_length=1, description="Heading of the report.")
+    dataset: str | None = Field(
+        None, min_length=1, description="Name of the data set in tables; by default that of the data."
+    )
+    recipe: Name | None = Field(
+        None, description="Data set of the recipes (see `satl recipes`) that every method starts from."
+    )
+    base: str | dict[str, Any] | None = Field(
+        None,
+        description="Run configuration of every cell: a file (relative to the grid; {method} in its name stands "
+        "for the method) or the configuration itself; with a recipe, what is laid over it.",
+    )
+    methods: Methods = Field(min_length=1, description="See `satl methods`.")
+    proportions: Proportions = Field(min_length=1, description="Shares of training labels to keep.")
+    seeds: Seeds = Field(min_length=1, description="Each decides mask, weights and order of a run.")
+    method_settings: dict[str, tuple[Setting, ...]] = Field(
+        default_factory=dict, description="Settings of single methods; names may hold *, as in sst*."
+    )
+    variants: tuple[Variant, ...] = Field((), description="Named changes of settings.")
+    sweeps: tuple[Sweep, ...] = Field((), description="Single settings over lists of values.")
+
+    @model_validator(mode="after")
+    def _patterns(self) -> Grid:
+        if self.base is None and self.recipe is None:
+            raise ValueError("give base, the run configuration of every cell, or recipe")
+        used = self.all_methods
+        for pattern in self.method_settings:
+            if not any(fnmatchcase(method, pattern) for method in used):
+                raise ValueError(
+                    f"method_settings: '{pattern}' fits no method of the grid{nearest(pattern, used)}"
+                )
+        names = [cell.name for cell in self.cells()]
+        _check_unique(tuple(names))
+        # Some file systems take two names for one that differ only in capitals.
+        _check_unique(tuple(name.lower() for name in names))
+        return self
+
+    @property
+    def all_methods(self) -> tuple[str, ...]:
+        """The methods of the plain cells, then those of variants and sweeps alone."""
+        further = (method for part in (*self.variants, *self.sweeps) for method in part.methods or ())
+        return tuple(dict.fromkeys((*self.methods, *further)))
+
+    def cells(self) -> tuple[Cell, ...]:
+        """Return all cells in the order they are run: seed by seed, so that early results compare all methods."""
+        return (
+            *self._unfold("", (), None),
+            *(cell for one in self.variants for cell in self.variant_cells(one)),
+            *(cell for one in self.sweeps for value in one.values for cell in self.sweep_cells(one, value)),
+        )
+
+    def variant_cells(self, variant: Variant) -> tuple[Cell, ...]:
+        """Return the cells of a variant."""
+        return tuple(self._unfold(variant.name, variant.set, variant))
+
+    def sweep_cells(self, sweep: Sweep, value: Any) -> tuple[Cell, ...]:
+        """Return the cells of one value of a sweep."""
+        own = (*sweep.set, sweep.setting(value))
+        return tuple(self._unfold(sweep.variant(value), own, sweep))
+
+    def _unfold(self, variant: str, own: Sequence[str], part: Restricted | None) -> Iterator[Cell]:
+        limits = part or Restricted()
+        for seed in limits.seeds or self.seeds:
+            for proportion in limits.proportions or self.proportions:
+                for method in limits.methods or self.methods:
+                    common = tuple(
+                        setting
+                        for pattern, settings in self.method_settings.items()
+                        if fnmatchcase(method, pattern)
+                        for setting in settings
+                    )
+                    yield Cell(method, proportion, seed, variant, common, tuple(own))
+
+
+def read_yaml(path: Path, kind: str) -> dict[str, Any]:
+    """Read a YAML file that must hold keys; ``kind`` says in messages what was expected."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give {kind}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" at line {place.line + 1}" if place is not None else ""
+        raise ConfigError(f"{path}: is not valid YAML{line}; mend the file.") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: must hold keys and values; give {kind}.")
+    return content
+
+
+def read_grid(path: Path | str) -> Grid:
+    """Read a grid and check its own keys and values; the cells' configurations are not looked at yet.
+
+    Raises:
+        ConfigError: the file cannot be read, a key is unknown, or a value does not fit.
+    """
+    return make_grid(read_yaml(Path(path), "the YAML file of an experiment"), str(path))
+
+
+def make_grid(content: Mapping[str, Any], origin: str) -> Grid:
+    """Validate plain data; ``origin`` is named in messages."""
+    try:
+        return Grid.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {_sentence(error)}") from error
+
+
+def _sentence(error: ValidationError) -> str:
+    """Turn the first problem of a validation into the rest of a sentence."""
+    problems = error.errors()
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    place = [part + 1 if isinstance(part, int) else part for part in problem["loc"]]
+    key = ".".join(map(str, place))
+    if problem["type"] == "extra_forbidden":
+        parts: dict[str, type[Part]] = {"variants": Variant, "sweeps": Sweep}
+        model = parts.get(str(place[0]), Grid) if len(place) > 1 else Grid
+        choices = tuple(model.model_fields)
+        hint = nearest(str(place[-1]), choices) or f"; valid keys: {', '.join(choices)}"
+        return f"there is no key '{key}'{hint}."
+    if problem["type"] == "missing":
+        return f"the key '{key}' is missing; add it."
+    message = problem["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
+    return f"{key + ': ' if key else ''}{message[:1].lower() + message[1:]}{shown}; mend this value."
+
+
+def choose_cells(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
+    """Return the cells whose names fit one of the patterns (``*`` and ``?``), all of them without a pattern.
+
+    >>> [cell.name for cell in choose_cells((Cell("sst", 0.1, 0), Cell("sst", 0.2, 0)), ["*-p20-*"])]
+    ['sst-p20-s0']
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+            hint = nearest(pattern, [cell.name for cell in cells])
+            raise ConfigError(f"--only {pattern}: fits no cell{hint}; see the names with --list.")
+    return tuple(
+        cell for cell in cells if not patterns or any(fnmatchcase(cell.name, pattern) for pattern in patterns)
+    )

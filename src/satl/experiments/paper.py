@@ -1,0 +1,105 @@
+"""The numbers of the SATL paper, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+Numbers = tuple[float, ...]
+
+
+class Paper:
+    """What the paper prints: Tables 1 to 4, what it says in prose, and where it does not add up.
+
+    >>> paper().map_of("MS-COCO", "sst+satl")[0][0.1]
+    (73.7, 0.3)
+    """
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.content = content
+        self.reference: str = content["reference"]
+        self.label: str = content["label"]
+        self.datasets: tuple[str, ...] = tuple(content["datasets"])
+        self.proportions: tuple[float, ...] = tuple(content["proportions"])
+
+    def methods(self, table: str, dataset: str) -> tuple[str, ...]:
+        """Return the methods of a table, in its order."""
+        return tuple(self.content[table][dataset])
+
+    def map_of(
+        self, dataset: str, method: str
+    ) -> tuple[dict[float, tuple[float, float]], tuple[float, float]]:
+        """Return Table 1's mean and deviation by proportion, and those of the average."""
+        row = self.content["table1"][dataset][method]
+        pairs = list(zip(row["mean"], row["deviation"], strict=True))
+        return dict(zip(self.proportions, pairs[:-1], strict=True)), pairs[-1]
+
+    def f1_of(self, dataset: str, method: str) -> tuple[float, float] | None:
+        """Return Table 2's OF1 and CF1, if the method is in it."""
+        row = self.content["table2"][dataset].get(method)
+        return None if row is None else (row[0], row[1])
+
+    def test_of(self, subject: str, other: str) -> tuple[float, float] | None:
+        """Return Table 3's t and p of ``subject`` against ``other``, if it has them."""
+        row = self.content["table3"].get(subject, {}).get(other)
+        return None if row is None else (row[0], row[1])
+
+    def ablation_of(self, dataset: str, method: str) -> tuple[dict[float, float], float] | None:
+        """Return Table 4's mAP by proportion and its average, if the method is in it."""
+        row = self.content["table4"][dataset].get(method)
+        return None if row is None else (dict(zip(self.proportions, row[:-1], strict=True)), row[-1])
+
+    def notes(self, table: str) -> tuple[str, ...]:
+        """Return what does not add up in a table."""
+        return tuple(self.content["notes"].get(table, ()))
+
+    def prose(self, key: str) -> str:
+        """Return a finding that the paper gives in its text only."""
+        return str(self.content["prose"][key]["text"])
+
+    def prose_of_setting(self, setting: str) -> tuple[str, ...]:
+        """Return the findings about a setting such as ``method.rate``."""
+        found = (entry for entry in self.content["prose"].values() if entry.get("setting") == setting)
+        return tuple(str(entry["text"]) for entry in found)
+
+    def same_dataset(self, name: str) -> str | None:
+        """Return the paper's name of a data set, or None if the paper does not use it.
+
+        >>> paper().same_dataset("COCO 2014"), paper().same_dataset("scenes")
+        ('MS-COCO', None)
+        """
+        plain = re.sub(r"[^a-z0-9]", "", name.lower())
+        for dataset, aliases in self.content["aliases"].items():
+            if plain in (re.sub(r"[^a-z0-9]", "", dataset.lower()), *aliases):
+                return str(dataset)
+        return None
+
+    def differences(self, dataset: str, facts: Mapping[str, Any]) -> list[str]:
+        """Say in which ways an experiment is not the paper's, in a few words each.
+
+        Args:
+            dataset: of the experiment.
+            facts: its ``backbone``, ``pretrained`` and ``image_size``.
+        """
+        parts = []
+        if self.same_dataset(dataset) is None:
+            parts.append(f"data set {dataset} instead of {' and '.join(self.datasets)}")
+        if facts["backbone"] != self.content["backbone"]:
+            parts.append(f"backbone {facts['backbone']} instead of ResNet-101")
+        if facts["image_size"] != self.content["image_size"]:
+            parts.append(f"images of {facts['image_size']} px instead of {self.content['image_size']} px")
+        if not facts["pretrained"]:
+            parts.append("weights from scratch instead of ImageNet")
+        return parts
+
+
+@cache
+def paper() -> Paper:
+    """Return the paper's numbers."""
+    text = files("satl.experiments").joinpath("paper.yaml").read_text(encoding="utf-8")
+    return Paper(yaml.safe_load(text))

@@ -1,0 +1,215 @@
+"""Tidy results: a row for each cell and model, and what is asked of them."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from satl.experiments.folder import ExperimentFolder
+from satl.experiments.grid import Cell, Grid
+from satl.labels.atomic import atomic_path
+
+METRICS = ("mAP", "OF1", "CF1", "OP", "OR", "CP", "CR")
+PSEUDO = {
+    "pseudo_precision": "macro_precision",
+    "pseudo_recall": "macro_recall",
+    "pseudo_precision_micro": "micro_precision",
+    "pseudo_recall_micro": "micro_recall",
+}
+_KINDS = {
+    **dict.fromkeys(
+        ("dataset", "backbone", "method", "variant", "model", "status", "error", "run", "split", "device"),
+        "string",
+    ),
+    **dict.fromkeys(("seed", "epoch", "jobs", "threads"), "int64"),
+    **dict.fromkeys(("proportion", "train_seconds", *METRICS, *PSEUDO), "float64"),
+}
+COLUMNS = (
+    *("dataset", "backbone", "method", "proportion", "seed", "variant", "model", "status", "error", "epoch"),
+    *METRICS,
+    *PSEUDO,
+    *("train_seconds", "run", "split", "device", "jobs", "threads"),
+)
+"""Columns of every results table; one for each setting that a variant or sweep changes follows."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean and standard deviation of n numbers; no deviation of one, nothing of none."""
+
+    mean: float | None
+    deviation: float | None
+    n: int
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Estimate:
+        """Estimate from numbers (n - 1 in the denominator of the variance).
+
+        >>> Estimate.of([1.0, 2.0, 3.0])
+        Estimate(mean=2.0, deviation=1.0, n=3)
+        >>> Estimate.of([])
+        Estimate(mean=None, deviation=None, n=0)
+        """
+        numbers = list(values)
+        if not numbers:
+            return cls(None, None, 0)
+        return cls(fmean(numbers), stdev(numbers) if len(numbers) > 1 else None, len(numbers))
+
+
+class Results:
+    """The rows of an experiment.
+
+    Args:
+        rows: tidy, with the keys of :data:`COLUMNS` and one for each changed setting.
+        settings: the names of the latter.
+        facts: backbone and images of the experiment, from its first cell that ran.
+    """
+
+    def __init__(
+        self, rows: Sequence[Row], settings: Sequence[str] = (), facts: Mapping[str, Any] | None = None
+    ) -> None:
+        self.rows = list(rows)
+        self.columns = (*COLUMNS, *settings)
+        self.facts = facts or {}
+        self._values: dict[tuple[str, float, str, str], dict[int, Row]] = {}
+        for row in self.rows:
+            if row["status"] == "done":
+                place = (row["method"], row["proportion"], row["variant"], row["model"])
+                self._values.setdefault(place, {})[row["seed"]] = row
+
+    @property
+    def done(self) -> bool:
+        """Whether any cell is finished."""
+        return bool(self._values)
+
+    def by_seed(
+        self, column: str, method: str, proportion: float, variant: str = "", model: str = "best"
+    ) -> dict[int, float]:
+        """Return the numbers of a column that are there, by seed."""
+        rows = self._values.get((method, proportion, variant, model), {})
+        return {seed: row[column] for seed, row in rows.items() if row.get(column) is not None}
+
+    def paired(
+        self,
+        column: str,
+        method: str,
+        proportions: Iterable[float],
+        variant: str = "",
+        model: str = "best",
+    ) -> dict[tuple[float, int], float]:
+        """Return the numbers of a column by proportion and seed."""
+        return {
+            (proportion, seed): value
+            for proportion in proportions
+            for seed, value in self.by_seed(column, method, proportion, variant, model).items()
+        }
+
+    def averages(
+        self,
+        column: str,
+        method: str,
+        proportions: Sequence[float],
+        variant: str = "",
+        model: str = "best",
+    ) -> dict[int, float]:
+        """Return the mean over the proportions, by seed; a seed that lacks one of them is left out."""
+        columns = [self.by_seed(column, method, one, variant, model) for one in proportions]
+        seeds = set.intersection(*map(set, columns)) if columns else set()
+        return {seed: fmean(values[seed] for values in columns) for seed in sorted(seeds)}
+
+    def write(self, folder: ExperimentFolder) -> None:
+        """Write ``results.parquet`` and ``results.csv``."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        arrays = []
+        for name in self.columns:
+            values = [row.get(name) for row in self.rows]
+            kind = _KINDS.get(name)
+            if kind is None:  # a setting: numbers as numbers, anything mixed as text
+                numeric = all(
+                    value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+                    for value in values
+                )
+                kind = "float64" if numeric else "string"
+                values = [value if value is None or numeric else str(value) for value in values]
+            arrays.append(pa.array(values, pa.type_for_alias(kind)))
+        with atomic_path(folder.parquet) as temporary:
+            pq.write_table(pa.table(arrays, list(self.columns)), temporary)
+        with (
+            atomic_path(folder.csv) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.DictWriter(file, self.columns, lineterminator="\n", extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(
+                {key: "" if value is None else value for key, value in row.items()} for row in self.rows
+            )
+
+
+def gather_results(folder: ExperimentFolder, grid: Grid) -> Results:
+    """Read what the finished and the failed cells of a grid left behind; the others have no row."""
+    rows: list[Row] = []
+    cells = grid.cells()
+    settings = dict.fromkeys(key for cell in cells for key in cell.settings)
+    first: Mapping[str, Any] = {}
+    for cell in cells:
+        state = folder.state(cell)
+        if state == "done":
+            result = folder.result(cell)
+            rows += _done_rows(cell, result)
+            first = first or result["facts"]
+        elif state == "failed":
+            failure = folder.failure(cell)
+            rows += [
+                _row(cell, model, failure["facts"]) | {"error": failure["error"]}
+                for model in ("last", "best")
+            ]
+            first = first or failure["facts"]
+    for row in rows:
+        row["dataset"] = grid.dataset
+    return Results(rows, tuple(settings), first)
+
+
+def _row(cell: Cell, model: str, facts: Mapping[str, Any]) -> Row:
+    return {
+        **dict.fromkeys(COLUMNS),
+        **cell.settings,
+        "backbone": facts.get("backbone"),
+        "method": cell.method,
+        "proportion": cell.proportion,
+        "seed": cell.seed,
+        "variant": cell.variant,
+        "model": model,
+        "status": "failed",
+        "error": "",
+        "run": cell.name,
+    }
+
+
+def _done_rows(cell: Cell, result: Mapping[str, Any]) -> list[Row]:
+    pseudo = result["pseudo_labels"] or {}
+    rows = []
+    for model in ("last", "best"):
+        measured = result["models"][model]
+        rows.append(
+            {
+                **_row(cell, model, result["facts"]),
+                "status": "done",
+                "epoch": measured["epoch"],
+                **{name: _percent(measured[name]) for name in METRICS},
+                **{name: _percent(pseudo.get(key)) for name, key in PSEUDO.items()},
+                **{name: result[name] for name in ("train_seconds", "split", "device", "jobs", "threads")},
+            }
+        )
+    return rows
+
+
+def _percent(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else 100.0 * value

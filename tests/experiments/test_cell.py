@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from experiments.grids import BASE
+from satl.evaluation import evaluate_scores
+from satl.experiments.cell import DataOnce, run_cell
+from satl.experiments.folder import RESULT
+from satl.training import data as training_data
+from satl.training.config import apply_overrides, make_config
+from satl.training.data import load_data
+from satl.training.recogniser import Recogniser, evaluate_run
+from training.tiny import KillAt, Killed, assert_same_run
+
+
+def config_of(*settings):
+    return make_config(apply_overrides(BASE, ("data.proportion=0.3", *settings)), "tiny")
+
+
+def without_time(path):
+    result = json.loads((path / RESULT).read_text())
+    return {key: value for key, value in result.items() if key != "train_seconds"}
+
+
+def test_a_cell_cut_off_anywhere_ends_like_one_left_alone(tmp_path):
+    config = config_of("method.name=sst+satl", "method.rate=0.5")
+    data = load_data(config)
+    alone, cut = tmp_path / "alone", tmp_path / "cut"
+    run_cell(config, alone, data)
+    for place in ((0, 0), (0, 2), (2, 1)):  # before any checkpoint, within stage 1, within stage 2
+        with pytest.raises(Killed):
+            run_cell(config, cut, data, KillAt(*place))
+        assert not (cut / RESULT).exists()
+    run_cell(config, cut, data)
+    assert_same_run(alone, cut)
+    assert without_time(alone) == without_time(cut)
+
+
+def test_a_trained_cell_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypatch):
+    config = config_of("method.name=ignore")
+    data = load_data(config)
+    with monkeypatch.context() as patch:
+        patch.setattr("satl.experiments.cell._test", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            run_cell(config, tmp_path / "run", data)
+    monkeypatch.setattr(
+        "satl.training.trainer.Trainer.fit", lambda _: (_ for _ in ()).throw(AssertionError("trained again"))
+    )
+    assert run_cell(config, tmp_path / "run", data)["models"]["last"]["epoch"] == 3
+
+
+def test_both_models_are_tested_and_the_last_is_the_average_of_weights(tmp_path):
+    config = config_of("method.name=sst", "training.ema=0.9", "method.threshold_end=0.2")
+    data = load_data(config)
+    result = run_cell(config, tmp_path / "run", data, jobs=2)
+    assert (result["split"], result["jobs"], result["device"]) == ("test", 2, "cpu")
+    assert result["models"]["last"]["epoch"] == 3
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    best = max(rows, key=lambda row: row["val"]["mAP"])
+    assert result["models"]["best"]["epoch"] == best["epoch"] + 1
+    assert result["pseudo_labels"] == rows[-1]["pseudo_labels"]["union"]
+    assert result["train_seconds"] == pytest.approx(sum(row["train_seconds"] for row in rows), abs=1e-3)
+    evaluation, _ = evaluate_run(tmp_path / "run", "test")
+    assert result["models"]["best"]["mAP"] == evaluation.mAP
+    # The validation mAP of the last epoch is that of the averaged weights, which the result must use too.
+    rows = data.rows("test")
+    measured = []
+    for averaged in (True, False):
+        model = Recogniser.load(tmp_path / "run", "last", averaged=averaged)
+        scores = model.probabilities(data.source, rows)
+        measured.append(evaluate_scores(scores, data.table.cells[rows], data.table.classes).mAP)
+    assert result["models"]["last"]["mAP"] == measured[0] != measured[1]
+    assert (tmp_path / "run" / "record.npz").is_file()
+
+
+def test_without_test_images_the_validation_images_are_used(tmp_path):
+    config = config_of("method.name=ignore", "data.scenes.test=0", "training.epochs=1")
+    assert run_cell(config, tmp_path / "run", load_data(config))["split"] == "val"
+
+
+def test_pictures_are_read_once_and_labels_follow_the_cell(tmp_path, monkeypatch):
+    from satl.demo.scenes import write_scenes
+
+    write_scenes(tmp_path, 30, size=32)
+    settings = (
+        f"data={{table: {tmp_path / 'labels.csv'}, images: {tmp_path}}}",
+        "images.store_size=32",
+        "method.name=ignore",
+    )
+    first = config_of(*settings, "data.proportion=0.5", "training.seed=0")
+    second = config_of(*settings, "data.proportion=0.2", "training.seed=1")
+    decoded = []
+    original = training_data.cached
+
+    def counted(source, **options):
+        decoded.append(options["limit_bytes"])
+        return original(source, **options)
+
+    monkeypatch.setattr(training_data, "cached", counted)
+    shared = DataOnce()
+    one, two = shared.load(first), shared.load(second)
+    assert two.source is one.source
+    assert decoded[0] > 0
+    assert decoded[1] == 0
+    alone = load_data(second)
+    assert two.table.cells.tolist() == alone.table.cells.tolist()
+    assert list(two.table.split) == list(alone.table.split)
+    np.testing.assert_array_equal(two.source.image(7), alone.source.image(7))
+    # Another size of picture is another source.
+    assert shared.load(config_of(*settings, "images.store_size=40")).source.size == 40

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.grids import grid_of
+from satl.experiments import pool
+from satl.experiments.configs import cell_configs
+from satl.experiments.folder import ExperimentFolder
+from satl.experiments.pool import Quiet, Stopped, run_cells, worker_environment
+
+
+class Notes(Quiet):
+    """Keeps what it is told, and may act on it."""
+
+    def __init__(self, act=None):
+        self.told = []
+        self.act = act
+
+    def event(self, cell, event):
+        self.told.append((cell.name, event["event"]))
+        if self.act is not None:
+            self.act(event)
+
+    def stopping(self):
+        self.told.append(("", "stopping"))
+
+
+@pytest.fixture(autouse=True)
+def _fake_worker(monkeypatch):
+    worker = str(Path(__file__).with_name("fake_worker.py"))
+    monkeypatch.setattr(pool, "_COMMAND", (sys.executable, worker))
+
+
+def run(folder, kinds, jobs=1, act=None):
+    """Run plain cells of seeds 0 and 1, and one of each kind of misbehaviour."""
+    variants = [{"name": kind, "set": ["training.lr=0.1"], "seeds": [0]} for kind in kinds]
+    grid = grid_of(methods=["ignore"], variants=variants)
+    plain, odd = grid.cells()[:2], grid.cells()[2:]
+    order = (*odd, *plain)  # the misbehaving ones first, so that the others come after
+    configs = cell_configs(grid, folder.path, "grid.yaml")
+    notes = Notes(act)
+    with folder.locked() as lock:
+        try:
+            run_cells(folder, {cell: configs[cell] for cell in order}, lock, jobs, notes)
+        finally:
+            notes.states = {cell.name: folder.state(cell) for cell in order}
+    return notes
+
+
+def test_one_failed_cell_never_loses_the_others(tmp_path):
+    folder = ExperimentFolder(tmp_path)
+    notes = run(folder, ["crash", "killed", "exits"])
+    ended = [told for told in notes.told if told[1] in ("done", "failed")]
+    assert ended == [
+        ("ignore-p30-s0-crash", "failed"),
+        ("ignore-p30-s0-killed", "failed"),
+        ("ignore-p30-s0-exits", "failed"),
+        ("ignore-p30-s0", "done"),
+        ("ignore-p30-s1", "done"),
+    ]
+    cells = grid_of(
+        methods=["ignore"],
+        variants=[{"name": kind, "set": ["a.b=1"]} for kind in ("crash", "killed", "exits")],
+    ).cells()
+    failures = {cell.variant: folder.failure(cell) for cell in cells if folder.state(cell) == "failed"}
+    assert failures["crash"]["error"] == "ValueError: bad"
+    assert failures["crash"]["facts"]["backbone"] == "satl_tiny"
+    assert "SIGKILL" in failures["killed"]["error"]
+    assert "--retry-failed" in failures["killed"]["error"]
+    assert "code 3" in failures["exits"]["error"]
+    # A worker that did well goes on with the next cell; one that failed is replaced.
+    pids = [(folder.runs / name / "ran.txt").read_text() for name in ("ignore-p30-s0", "ignore-p30-s1")]
+    assert pids[0] == pids[1]
+    assert (folder.logs / "worker-1.log").exists()
+
+
+def test_cells_side_by_side_have_their_own_processes(tmp_path):
+    folder = ExperimentFolder(tmp_path)
+    run(folder, [], jobs=2)
+    pids = {(folder.runs / name / "ran.txt").read_text() for name in ("ignore-p30-s0", "ignore-p30-s1")}
+    assert len(pids) == 2
+
+
+def test_ctrl_c_lets_cells_save_and_starts_no_other(tmp_path):
+    folder = ExperimentFolder(tmp_path)
+
+    def press(event):
+        if event["event"] == "step":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Stopped, match="go on with `satl experiment --out") as caught:
+        run(folder, ["endless"], act=press)
+    assert caught.value.exit_code == 130
+    # Nothing failed, and the other cells were not begun.
+    assert sorted(entry.name for entry in folder.runs.iterdir()) == ["ignore-p30-s0-endless"]
+    assert not list(folder.runs.glob("*/failure.json"))
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path):
+    folder = ExperimentFolder(tmp_path)
+
+    def press_twice(event):
+        if event["event"] == "step":
+            for delay in (0.0, 0.5):
+                threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    begun = time.monotonic()
+    with pytest.raises(Stopped):
+        run(folder, ["deaf"], act=press_twice)
+    assert time.monotonic() - begun < 20
+    assert not list(folder.runs.glob("*/failure.json"))
+    pid = int((folder.runs / "ignore-p30-s0-deaf" / "ran.txt").read_text().split()[0])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_threads_are_shared_fairly_and_a_wish_for_fewer_is_kept(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert worker_environment(1, 2, ())["OMP_NUM_THREADS"] == "4"
+    assert worker_environment(1, 20, ())["MKL_NUM_THREADS"] == "1"
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert worker_environment(1, 2, ())["OMP_NUM_THREADS"] == "3"
+
+
+def test_of_several_gpus_each_worker_gets_one(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2, 5")
+    devices = pool.visible_devices()
+    assert devices == ("2", "5")
+    assert [worker_environment(n, 3, devices)["CUDA_VISIBLE_DEVICES"] for n in (1, 2, 3)] == ["2", "5", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert worker_environment(2, 2, pool.visible_devices())["CUDA_VISIBLE_DEVICES"] == "1"

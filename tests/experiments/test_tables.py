@@ -1,0 +1,312 @@
+"""Every table against numbers worked out by hand, or by scipy."""
+
+from __future__ import annotations
+
+import pytest
+from scipy import stats
+
+from experiments.grids import grid_of, results_of, row
+from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
+from satl.experiments.report import lead_sentence, make_study, make_tables
+from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
+from satl.experiments.tables import DASH, MINUS, TIMES
+
+SEEDS = (0, 1, 2)
+MAP = {
+    ("sst", 0.1): (60.0, 62.0, 64.0),
+    ("sst", 0.2): (70.0, 72.0, 71.0),
+    ("sst+satl", 0.1): (63.0, 64.5, 66.0),
+    ("sst+satl", 0.2): (73.0, 73.5, 74.0),
+}
+
+
+def study_of(
+    *further, methods=("sst", "sst+satl"), proportions=(0.1, 0.2), seeds=SEEDS, without=(), **changes
+):
+    rows = [
+        row(method, proportion, seed, value)
+        for (method, proportion), values in MAP.items()
+        for seed, value in zip(SEEDS, values, strict=True)
+        if (method, proportion, seed) not in without
+    ]
+    grid = grid_of(
+        dataset="scenes", methods=list(methods), proportions=list(proportions), seeds=list(seeds), **changes
+    )
+    return make_study(grid, results_of(*rows, *further))
+
+
+def shown(table, block, label):
+    """Return the texts of a row by heading."""
+    found = next(r for r in table.blocks[block].rows if r.label == label)
+    return {
+        (c.group, c.label) if c.group else c.label: entry.text
+        for c, entry in zip(table.columns, found.entries, strict=True)
+    }
+
+
+def test_table_1_has_mean_deviation_and_average():
+    table = map_table(study_of())
+    assert shown(table, 0, "SST") == {
+        "5 %": DASH,
+        "10 %": "62.0 ± 2.0",
+        "20 %": "71.0 ± 1.0",
+        "30 %": DASH,
+        "40 %": DASH,
+        "50 %": DASH,
+        "average": "66.5 ± 1.3",  # of 65, 67 and 67.5
+    }
+    assert shown(table, 0, "SST+SATL")["10 %"] == "64.5 ± 1.5"
+    best = [entry.best for entry in table.blocks[0].rows[1].entries]
+    assert best == [False, True, True, False, False, False, True]
+    assert "3 seeds (0, 1, 2)" in table.notes[0]
+
+
+def test_what_is_missing_is_a_dash_and_fewer_runs_are_said():
+    table = map_table(study_of(without={("sst", 0.1, 0), ("sst", 0.2, 1), ("sst", 0.2, 2), ("sst", 0.2, 0)}))
+    values = shown(table, 0, "SST")
+    assert (values["10 %"], values["20 %"], values["average"]) == ("63.0 ± 1.4 (n = 2)", DASH, DASH)
+    assert "0.0" not in values.values()
+    one = map_table(study_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
+    assert shown(one, 0, "SST")["10 %"] == "60.0"
+    assert "one seed (0), so no spread" in one.notes[0]
+
+
+def test_the_other_model_has_its_own_table():
+    study = study_of()
+    for one in study.results.rows:
+        if one["model"] == "last":
+            one["mAP"] -= 10
+    table = map_table(study.of_model("last"))
+    assert table.key == "table-1-map-last"
+    assert shown(table, 0, "SST")["10 %"] == "52.0 ± 2.0"
+    assert table.notes[0].startswith("The model of the last epoch")
+
+
+def test_the_papers_numbers_stand_beside_under_their_own_name():
+    table = map_table(study_of())
+    ours, coco, vg = table.blocks
+    assert ours.title == "This experiment: scenes, satl_tiny, from scratch, 32 px"
+    assert coco.title == "Paper, Table 1: MS-COCO, ResNet-101, ImageNet weights, 448 px"
+    assert (ours.foreign, coco.foreign, vg.foreign) == (False, True, True)
+    assert shown(table, 1, "SST+SATL")["10 %"] == "73.7 ± 0.3"
+    assert shown(table, 2, "HST")["average"] == "42.6 ± 0.3"
+    assert any("41.4 for HST on VG-200 (printed 42.6)" in note for note in table.notes)
+    assert any("cannot be compared" in note for note in table.notes)
+    six = map_table(study_of(proportions=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5)))
+    assert any("the six of the paper" in note for note in six.notes)
+
+
+def test_table_2_has_averages_of_both_f1():
+    rows = [
+        {**row("sst", proportion, seed, None), "OF1": 40.0 + seed, "CF1": 100 * proportion}
+        for proportion in (0.1, 0.2)
+        for seed in SEEDS
+    ]
+    grid = grid_of(dataset="scenes", methods=["sst"], proportions=[0.1, 0.2], seeds=list(SEEDS))
+    table = f1_table(make_study(grid, results_of(*rows)))
+    ours, coco, vg = dict.fromkeys(column.group for column in table.columns)
+    values = shown(table, 0, "SST")
+    assert (values[ours, "OF1"], values[ours, "CF1"]) == ("41.0 ± 1.0", "15.0 ± 0.0")
+    assert (values[coco, "OF1"], values[coco, "CF1"], values[vg, "CF1"]) == ("72.9", "68.7", "32.0")
+    assert shown(table, 0, "KGGR")[ours, "OF1"] == DASH
+    assert [column.foreign for column in table.columns] == [False, False, True, True, True, True]
+
+
+def test_table_3_equals_scipy_and_pairs_by_proportion_and_seed():
+    table = paired_table(study_of(without={("sst", 0.2, 1)}))
+    pairs = [(63.0, 60.0), (64.5, 62.0), (66.0, 64.0), (73.0, 70.0), (74.0, 71.0)]
+    test = stats.ttest_rel(*zip(*pairs, strict=True))
+    signed = stats.wilcoxon([a - b for a, b in pairs])
+    low, high = test.confidence_interval(0.95)
+    ours, theirs = dict.fromkeys(column.group for column in table.columns)
+    values = shown(table, 0, f"SST+SATL {MINUS} SST")
+    assert values[ours, "n"] == "5 (1)"
+    assert values[ours, "difference"] == "2.70"
+    assert values[ours, "95 % interval"] == f"{low:.2f} to {high:.2f}"
+    assert values[ours, "t"] == f"{test.statistic:.2f}"
+    assert values[ours, "p"] == f"{test.pvalue:.4f}" == values[ours, "p (Holm)"]
+    assert values[ours, "p (Wilcoxon)"] == f"{signed.pvalue:.4f}"
+    assert values[ours, "d_z"] == f"{test.statistic / 5**0.5:.2f}"
+    assert (values[theirs, "t"], values[theirs, "p"]) == ("4.8824", "0.0019")
+
+
+def test_equal_differences_one_pair_and_no_pair_do_not_crash():
+    further = [row("ignore", 0.1, seed, MAP["sst+satl", 0.1][seed] - 1) for seed in SEEDS]
+    methods = ("ignore", "sst", "hst", "sst+satl")
+    without = {
+        key
+        for key in ((m, p, s) for m, p in MAP for s in SEEDS)
+        if key[0] == "sst" and key != ("sst", 0.1, 0)
+    }
+    table = paired_table(study_of(*further, methods=methods, without=without))
+    ours = table.columns[0].group
+    equal, one, none = (
+        shown(table, 0, f"SST+SATL {MINUS} {name}") for name in ("ignore-unknown", "SST", "HST")
+    )
+    assert (equal[ours, "t"], equal[ours, "p"]) == ("∞", "< 0.0001")
+    assert equal[ours, "95 % interval"] == "1.00 to 1.00"
+    assert (one[ours, "n"], one[ours, "difference"], one[ours, "p"]) == ("1 (5)", "3.00", DASH)
+    assert (none[ours, "n"], none[ours, "difference"]) == ("0", DASH)
+
+
+def test_several_tests_are_corrected_together():
+    further = [
+        row("ignore", p, seed, MAP["sst", p][seed] - 0.3 * seed - 1) for p in (0.1, 0.2) for seed in SEEDS
+    ]
+    table = paired_table(study_of(*further, methods=("ignore", "sst", "sst+satl")))
+    ours = table.columns[0].group
+    rows = [shown(table, 0, f"SST+SATL {MINUS} {name}") for name in ("ignore-unknown", "SST")]
+    p_values = [
+        stats.ttest_rel(
+            [v for p in (0.1, 0.2) for v in MAP["sst+satl", p]],
+            [v for p in (0.1, 0.2) for v in other(p)],
+        ).pvalue
+        for other in (
+            lambda p: [v - 0.3 * s - 1 for s, v in enumerate(MAP["sst", p])],
+            lambda p: MAP["sst", p],
+        )
+    ]
+    low, high = sorted(p_values)
+    expected = {low: min(1, 2 * low), high: max(2 * low, high)}
+    for values, p in zip(rows, p_values, strict=True):
+        assert values[ours, "p (Holm)"] in (f"{expected[p]:.4f}", "< 0.0001")
+
+
+def test_one_method_has_nothing_to_be_compared_with():
+    assert paired_table(study_of(methods=("sst",))) is None
+    # Without SATL the last method of the grid is compared with the others.
+    table = paired_table(study_of(methods=("sst+satl", "sst")))
+    assert [r.label for r in table.blocks[0].rows] == [f"SST+SATL {MINUS} SST"]
+    further = [row("kggr", 0.1, seed, 50.0) for seed in SEEDS]
+    table = paired_table(study_of(*further, methods=("sst", "kggr")))
+    assert [r.label for r in table.blocks[0].rows] == [f"KGGR {MINUS} SST"]
+
+
+def test_the_ablation_has_four_rows_a_base_and_dashes_for_what_is_not_run():
+    table = ablation_table(study_of())
+    assert [r.label for r in table.blocks[0].rows] == [
+        "SST",
+        "SST + SATE",
+        "SST + DRL",
+        "SST + both (SATL)",
+    ]
+    assert shown(table, 0, "SST + both (SATL)")["20 %"] == "73.5 ± 0.5"
+    assert set(shown(table, 0, "SST + DRL").values()) == {DASH}
+    assert shown(table, 1, "SST + DRL")["5 %"] == "67.8"
+    assert len(table.blocks) == 3  # no block for HST, of which the grid has nothing
+    assert ablation_table(study_of(methods=("ignore", "sst"))) is None
+
+
+def test_a_sweep_has_map_and_pseudo_label_quality_by_value():
+    sweep = {
+        "key": "method.rate",
+        "values": [0.1, 0.3],
+        "methods": ["sst+sate"],
+        "proportions": [0.2],
+        "seeds": [0, 1],
+    }
+    rows = [
+        row(
+            "sst+sate",
+            0.2,
+            seed,
+            70.0 + seed,
+            variant="rate=0.1",
+            pseudo_precision=90.0,
+            pseudo_recall=10.0 * seed,
+        )
+        for seed in (0, 1)
+    ]
+    study = study_of(*rows, sweeps=[sweep])
+    table = sweep_table(study, study.grid.sweeps[0], "sweep-rate")
+    group = "SST+SATE, 20 %"
+    assert shown(table, 0, "0.1") == {
+        (group, "mAP"): "70.5 ± 0.7",
+        (group, "precision"): "90.0 ± 0.0",
+        (group, "recall"): "5.0 ± 7.1",
+    }
+    assert set(shown(table, 0, "0.3").values()) == {DASH}
+    assert "2 seeds (0, 1)" in table.notes[0]
+    assert any("0.3 was chosen at 20 %" in note for note in table.notes)
+    keys = [one.key for one, _ in make_tables(study_of(sweeps=[sweep, {**sweep, "values": [0.5]}]))]
+    assert ("sweep-rate" in keys, "sweep-rate-2" in keys) == (True, True)
+
+
+def test_time_is_compared_with_the_base_run_by_run():
+    study = study_of()
+    for one in study.results.rows:
+        one["train_seconds"] = 10.0 * (1 + one["seed"]) * (1.2 if one["method"] == "sst+satl" else 1.0)
+    table = time_table(study)
+    assert shown(table, 0, "SST+SATL") == {
+        "seconds": "24.0 ± 10.7",
+        "runs": "6",
+        "base": "SST",
+        f"{TIMES} base": "1.20 ± 0.00",
+    }
+    assert shown(table, 0, "SST")[f"{TIMES} base"] == DASH
+    assert any("one run at a time" in note for note in table.notes)
+    study.results.rows[0]["jobs"] = 4
+    assert any("Not all runs were timed alike" in note for note in time_table(study).notes)
+    assert any("2 hours" in note for note in table.notes)
+
+
+def test_pseudo_labels_by_proportion():
+    assert pseudo_table(study_of()) is None
+    study = study_of()
+    for one in study.results.rows:
+        if one["method"] == "sst+satl":
+            one |= {"pseudo_precision": 90.0, "pseudo_recall": 30.0 + one["seed"]}
+            one |= {"pseudo_precision_micro": None, "pseudo_recall_micro": 20.0}
+    table = pseudo_table(study)
+    assert [r.label for r in table.blocks[0].rows] == ["SST+SATL"]
+    assert shown(table, 0, "SST+SATL")["20 %", "recall"] == "31.0 ± 1.0"
+    assert shown(table, 1, "SST+SATL")["20 %", "precision"] == DASH
+
+
+def test_a_variant_is_compared_with_the_plain_cells():
+    variant = {"name": "hot", "set": ["training.lr=0.1"], "methods": ["sst"], "proportions": [0.1]}
+    rows = [row("sst", 0.1, seed, value, variant="hot") for seed, value in ((0, 61.0), (1, 64.0))]
+    table = variants_table(study_of(*rows, variants=[variant]))
+    assert shown(table, 0, "SST") == {
+        "10 %": "62.5 ± 2.1 (n = 2)",
+        "20 %": DASH,
+        "against plain": "+1.5 ± 0.7",
+        "pairs": "2",
+    }
+    assert "training.lr=0.1" in table.blocks[0].title
+    assert variants_table(study_of()) is None
+
+
+def test_the_lead_says_who_is_best():
+    assert lead_sentence(study_of()) == (
+        "SST+SATL has the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds), 2.5 above SST."
+    )
+    few = lead_sentence(study_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
+    assert few.endswith("Too few seeds to tell a difference from chance.")
+    alone = lead_sentence(study_of(methods=("sst",)))
+    assert alone == "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds)."
+    assert "nothing to compare" in lead_sentence(study_of(methods=("hst",)))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "facts", "parts"),
+    [
+        ("scenes", {}, ["data set scenes", "backbone satl_tiny", "images of 32 px", "from scratch"]),
+        ("COCO", {"backbone": "resnet101", "image_size": 448, "pretrained": True}, []),
+        ("VG-200", {"backbone": "resnet50", "image_size": 448, "pretrained": True}, ["backbone resnet50"]),
+    ],
+)
+def test_what_differs_from_the_paper_is_said(dataset, facts, parts):
+    study = study_of()
+    study.results.facts = {**study.results.facts, **facts}
+    differences = make_study(study.grid.model_copy(update={"dataset": dataset}), study.results).differences
+    assert len(differences) == len(parts)
+    assert all(part in text for part, text in zip(parts, differences, strict=True))
+
+
+def test_tables_of_nothing_are_full_of_dashes():
+    grid = grid_of(dataset="scenes", methods=["sst", "sst+satl"])
+    tables = [table for pair in make_tables(make_study(grid, results_of())) for table in pair if table]
+    assert {table.key for table in tables} >= {"table-1-map", "table-2-f1", "table-3-paired", "time"}
+    texts = {e.text for t in tables for b in t.blocks if not b.foreign for r in b.rows for e in r.entries[:1]}
+    assert texts == {DASH, "0"}

@@ -1,0 +1,163 @@
+"""Long tests: all methods of the paper, and processes that are really killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.grids import write_grid
+from satl.experiments import pool
+from satl.experiments import run as experiment
+from satl.experiments.pool import Quiet
+from satl.experiments.run import run_experiment
+from satl.methods import METHODS
+from training.tiny import assert_same_run
+
+PAPER_METHODS = (
+    *("ignore", "assume-negative", "ssgrl", "ml-gcn", "kggr"),
+    *("sst", "sst+sate", "sst+drl", "sst+satl", "hst", "hst+sate", "hst+drl", "hst+satl"),
+)
+TABLES = (
+    *("table-1-map", "table-2-f1", "table-3-paired", "table-4-ablation", "pseudo-labels", "time"),
+    *("sweep-rate", "sweep-negative_quantile", "sweep-positive_quantile"),
+)
+PLACES = {"proportions": [0.2, 0.5], "seeds": [0]}
+
+
+def measured(path: Path) -> dict[str, object]:
+    result = json.loads((path / "result.json").read_text())
+    return {key: result[key] for key in ("models", "pseudo_labels", "split")}
+
+
+@pytest.mark.slow
+def test_all_methods_of_the_paper_give_every_table_and_every_figure(tmp_path):
+    grid = write_grid(
+        tmp_path / "grid.yaml",
+        title="All methods",
+        methods=[name for name in PAPER_METHODS if name in METHODS],
+        proportions=[0.2, 0.5],
+        sweeps=[
+            {"key": "method.rate", "values": [0.1, 0.5, 0.9], "methods": ["hst+sate"], **PLACES},
+            {"key": "method.negative_quantile", "values": [0.5, 0.999], "methods": ["sst+sate"], **PLACES},
+            {"key": "method.positive_quantile", "values": [0.1, 0.5], "methods": ["sst+sate"], **PLACES},
+        ],
+        method_settings={
+            # So low that even a network that has learned next to nothing makes pseudo-labels.
+            "sst": ["method.threshold_end=0.3", "method.threshold_start=0.4"],
+            "sst+drl": ["method.threshold_end=0.3", "method.threshold_start=0.4"],
+        },
+    )
+    outcome = run_experiment(grid, tmp_path / "out", jobs=2)
+    folder = outcome.folder
+    assert {cell.name: folder.failure(cell)["error"] for cell in outcome.failed} == {}
+    assert outcome.count("done") == len(outcome.states)
+    rows = pq.read_table(folder.parquet).to_pylist()
+    assert all(row["status"] == "done" and row["mAP"] is not None for row in rows)
+    for key in TABLES:
+        for end in (".md", ".tex", ".html"):
+            assert (folder.tables / f"{key}{end}").is_file(), key
+    numbers = {int(path.stem.split("-")[1]) for path in folder.figures.glob("figure-*.svg")}
+    assert numbers == set(range(1, 14))
+    assert folder.report.read_text().count("data:image/svg+xml") >= 13
+    assert set(PAPER_METHODS) <= set(METHODS)
+    assert {row["method"] for row in rows} == set(PAPER_METHODS)
+
+
+@pytest.mark.slow
+def test_a_cell_whose_process_was_killed_ends_like_one_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "_draw", lambda _: None)
+    grid = write_grid(tmp_path / "grid.yaml", methods=["ignore", "sst+satl"], seeds=[0])
+    run_experiment(grid, tmp_path / "alone")
+    processes = []
+    start = subprocess.Popen
+
+    def note(*arguments, **options):
+        processes.append(start(*arguments, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(pool.subprocess, "Popen", note)
+
+    class Killer(Quiet):
+        def event(self, cell, event):
+            if cell.method == "sst+satl" and event["event"] == "epoch" and event["epoch"] == 1:
+                os.kill(processes[-1].pid, signal.SIGKILL)
+
+    cut = run_experiment(grid, tmp_path / "cut", listener=Killer())
+    assert list(cut.states.values()) == ["done", "failed"]
+    assert "SIGKILL" in cut.folder.failure(cut.failed[0])["error"]
+    again = run_experiment(grid, tmp_path / "cut", retry_failed=True)
+    assert again.ran == ("sst+satl-p30-s0",)
+    assert again.count("done") == 2
+    one, other = (tmp_path / name / "runs" / "sst+satl-p30-s0" for name in ("alone", "cut"))
+    assert_same_run(one, other)
+    assert measured(one) == measured(other)
+    assert not (other / "failure.json").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
+    settings = ["training.epochs=40", "training.stage1_epochs=1"]
+    grid = write_grid(
+        tmp_path / "grid.yaml", methods=["sst"], seeds=[0, 1], method_settings={"sst": settings}
+    )
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "satl", "experiment", str(grid), "--out", str(out), "--jobs", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    waited_until = time.monotonic() + 120
+    while not all((out / "runs" / f"sst-p30-s{seed}" / "checkpoints" / "last").is_dir() for seed in (0, 1)):
+        assert time.monotonic() < waited_until
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "go on with `satl experiment --out" in said
+    assert "Traceback" not in said
+    assert not list(out.glob("runs/*/failure.json"))
+    listed = subprocess.run(
+        [*command[:-2], "--list"], capture_output=True, text=True, check=True, env=environment
+    )
+    assert "2 cells: 2 started." in listed.stdout
+    assert subprocess.run(command, env=environment, check=False).returncode == 0
+    rows = [
+        json.loads(line) for line in (out / "runs" / "sst-p30-s0" / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [row["epoch"] for row in rows] == list(range(40))
+
+
+@pytest.mark.slow
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    settings = ["training.epochs=400", "training.stage1_epochs=1"]
+    grid = write_grid(tmp_path / "grid.yaml", methods=["sst"], seeds=[0], method_settings={"sst": settings})
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "satl", "experiment", str(grid), "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    waited_until = time.monotonic() + 120
+    last = out / "runs" / "sst-p30-s0" / "checkpoints" / "last"
+    while not last.is_dir():
+        assert time.monotonic() < waited_until
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    # The worker holds the lock until it has saved and left; then the folder is free.
+    from satl.errors import RunError
+    from satl.experiments.folder import ExperimentFolder
+
+    while True:
+        assert time.monotonic() < waited_until
+        try:
+            with ExperimentFolder(out).locked():
+                break
+        except RunError:
+            time.sleep(0.1)
+    done = len((out / "runs" / "sst-p30-s0" / "metrics.jsonl").read_text().splitlines())
+    assert 0 < done < 400
