@@ -10,6 +10,7 @@ demo: $(VENV)/.ready
 	$(BIN)/satl demo --out runs/demo
 
 test: $(VENV)/.ready
+	sh tools/browser.sh
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.ready
@@ -24,7 +25,10 @@ bench: $(VENV)/.ready
 	$(PY) benchmarks/average_precision.py
 	$(PY) benchmarks/semantic_threshold.py
 	$(PY) benchmarks/label_io.py
+	$(PY) benchmarks/coco_reader.py
 	$(PY) benchmarks/augmentation.py
+	$(PY) benchmarks/certificate_simulation.py
+	$(PY) benchmarks/review_page.py
 	$(PY) benchmarks/demo_seeds.py
 
 docs: $(VENV)/.ready

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
+# What tests read must not end up in, or come from, the cache of the person who runs them.
+os.environ["SATL_CACHE"] = tempfile.mkdtemp(prefix="satl-tests-")
 # Before torch is imported, and inherited by the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
 

@@ -5,8 +5,26 @@ import sys
 import time
 from collections.abc import Callable
 
-from satl.methods import METHODS
+import pytest
 
+from satl.methods import METHODS
+from satl.methods.base import RULES
+
+COMMANDS = (
+    *(
+        "inspect",
+        "mask",
+        "convert",
+        "scenes",
+        "train",
+        "recipes",
+        "evaluate",
+        "predict",
+        "methods",
+        "thresholds",
+    ),
+    *("experiment", "figures", "demo"),
+)
 HEAVY = ("torch", "timm", "numpy", "matplotlib", "pyarrow", "accelerate", "scipy", "PIL")
 
 
@@ -27,12 +45,12 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
             break
     assert result.stdout.splitlines()[-1] == "HEAVY"
     assert min(seconds) < 1.5
-    for command in ("inspect", "mask", "train", "evaluate", "predict", "methods", "demo"):
+    for command in COMMANDS:
         assert command in result.stdout
 
 
 def test_every_command_has_help(satl: Callable[..., tuple[int, str, str]]) -> None:
-    for command in ("inspect", "mask", "scenes", "train", "evaluate", "predict", "methods"):
+    for command in COMMANDS:
         code, out, err = satl(command, "-h")
         assert (code, err) == (0, "")
         assert f"satl {command}" in out.replace("pytest", "satl")
@@ -44,10 +62,50 @@ def test_without_a_command_the_help_is_shown(satl: Callable[..., tuple[int, str,
     assert "train" in out + err
 
 
-def test_methods_lists_every_method_with_what_can_be_set(satl: Callable[..., tuple[int, str, str]]) -> None:
-    code, out, _ = satl("methods")
-    assert code == 0
+def test_methods_lists_every_method_with_its_source(satl: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = satl("methods")
+    assert (code, err) == (0, "")
+    words = " ".join(out.split())
     for method in METHODS.values():
-        assert f"{method.name}  " in out
-        for name in method.parameters.model_fields:
-            assert f"method.{name} = " in out
+        assert f"\n{method.name} " in out
+        assert (method.summary.split(". ")[0]).split()[0] in words
+        assert method.reference.split(",")[0].removesuffix(".") in words
+    assert "satl methods NAME" in out
+    assert len(out.splitlines()) <= 4 * len(METHODS)
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_methods_shows_one_with_its_parts_and_what_can_be_set(
+    satl: Callable[..., tuple[int, str, str]], name: str
+) -> None:
+    method = METHODS[name]
+    code, out, err = satl("methods", name)
+    assert (code, err) == (0, "")
+    assert out.startswith(f"{name}\n{method.summary}\n{method.reference}\n")
+    for part in (method.network, *method.generators, *method.stage1, *method.stage2, method.threshold or "-"):
+        assert part in out
+    for key, field in method.parameters.model_fields.items():
+        assert f"method.{key} = {field.default}  {field.description}" in out
+
+
+def test_methods_lists_the_threshold_rules(satl: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, err = satl("methods", "--rules")
+    assert (code, err) == (0, "")
+    for name, rule in RULES.items():
+        assert f"{name}  {rule.summary}" in out
+        one = satl("methods", "--rules", name)[1]
+        for key, field in rule.own_fields.items():
+            assert f"    method.{key} = {field.default}  {field.description}" in one
+            assert f"method.{key} = " in out
+
+
+def test_methods_answers_a_wrong_name_with_the_nearest(satl: Callable[..., tuple[int, str, str]]) -> None:
+    for arguments, part in (
+        (("sst+stal",), "no method 'sst+stal' (did you mean 'sst+satl'?)"),
+        (("zzz",), "no method 'zzz'; known: "),
+        (("mat",), "it is a threshold rule: satl methods --rules mat"),
+        (("--rules", "flexmach"), "no rule 'flexmach' (did you mean 'flexmatch'?)"),
+    ):
+        code, out, err = satl("methods", *arguments)
+        assert (code, out) == (2, "")
+        assert part in err

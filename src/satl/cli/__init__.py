@@ -5,7 +5,20 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-_ROOMS = ("labels", "scenes", "train", "evaluate", "predict", "methods", "demo")
+_ROOMS = (
+    "labels",
+    "scenes",
+    "train",
+    "recipes",
+    "evaluate",
+    "predict",
+    "methods",
+    "thresholds",
+    "demo",
+    "experiment",
+    "figures",
+    "review",
+)
 
 
 def main() -> None:

@@ -1,0 +1,90 @@
+"""``satl review`` and ``satl merge``: a person checks what is doubtful, and the table learns of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from satl.cli.labels import EncodingOption, TableArgument
+
+OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("review")(review)
+    app.command("merge")(merge)
+
+
+def review(
+    out: OutArgument,
+    images: Annotated[
+        Path | None,
+        typer.Option("--images", help="Folder of the image files, if it is not the one completed."),
+    ] = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on; another than this one lets the network in.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, help="Port; 8484 or a free one if left out.")
+    ] = None,
+    open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Check suggestions in the browser: accept, reject or skip, with the keyboard."""
+    from satl.review.serve import serve
+
+    def ready(address: str, suggestions: int) -> None:
+        typer.echo(f"{suggestions:,} suggestions in {out}")
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            typer.echo(f"Anybody on the network of {host} can read along: this is plain HTTP.", err=True)
+        typer.echo(f"Open  {address}")
+        typer.echo(f"Every decision is stored at once in {out / 'review.sqlite'}; Ctrl+C stops the server.")
+        if open_browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(out, images, host, port, ready, lambda again: typer.echo(f"Opened. For another browser: {again}"))
+    typer.echo(f"Stopped. Write the decisions back: satl merge {out} TABLE -o NEW")
+
+
+def merge(
+    out: OutArgument,
+    table: TableArgument,
+    new: Annotated[Path, typer.Option("-o", "--out", metavar="NEW", help="The table to write.")],
+    include: Annotated[
+        str | None,
+        typer.Option("--include", help="accepted: also the cells that were accepted and nobody looked at."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Let a decision overwrite a known cell that says otherwise.")
+    ] = False,
+    encoding: EncodingOption = None,
+) -> None:
+    """Write the decisions of a review into a label table, in its own shape and encoding."""
+    from satl.errors import ConfigError
+    from satl.review.merge import merge_review
+
+    if include not in (None, "accepted"):
+        raise ConfigError(f"--include {include}: the only choice is --include accepted.")
+    report = merge_review(
+        out, table, new, encoding=encoding, include_accepted=include == "accepted", force=force
+    )
+    typer.echo(
+        f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
+        f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten,"
+        f" {report.skipped:,} skipped)"
+    )
+    if include:
+        typer.echo(f"Accepted by certificate: {report.included:,}")
+    if report.first_elsewhere is not None:
+        image, label = report.first_elsewhere
+        typer.echo(
+            f"Left out: {report.elsewhere:,} about cells that {table} does not have"
+            f" (such as image {image!r}, class {label!r})",
+            err=True,
+        )
+    typer.echo(f"Known: {report.known:,} of {report.cells:,} cells")
+    typer.echo(f"Table  {report.files[0]}")

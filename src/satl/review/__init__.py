@@ -1,0 +1,12 @@
+"""A person checks what is doubtful: the local review page, its SQLite store, and the way back into the table.
+
+Reading and merging need nothing beyond the core; the page itself (:mod:`satl.review.server`) needs the extra
+``web`` and is imported only by ``satl review``.
+"""
+
+from __future__ import annotations
+
+from satl.review.merge import MergeReport, merge_review
+from satl.review.store import ReviewStore
+
+__all__ = ["MergeReport", "ReviewStore", "merge_review"]

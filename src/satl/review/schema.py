@@ -1,0 +1,92 @@
+"""The tables of ``review.sqlite``.
+
+Two parts. What a person decided (``decision``, ``standing``) is kept by the names of image and class, only ever
+added to, and never dropped. What was imported from the completed folder (``class``, ``image``, ``suggestion``,
+``tally``) can be rebuilt from it at any time, and is, when those files change.
+"""
+
+from __future__ import annotations
+
+VERSION = 1
+OPEN = 2
+"""``suggestion.state`` of a cell that nobody has decided; else the value of the decision: 1, -1 or 0 (skipped)."""
+
+DECISIONS = """
+CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS session (digest TEXT PRIMARY KEY, at TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decision (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    image TEXT NOT NULL,
+    label TEXT NOT NULL,
+    value INTEGER CHECK (value IN (1, -1, 0)),  -- NULL: the cell is open again
+    replaced INTEGER,                           -- the decision that stood before, NULL where none did
+    undoes INTEGER UNIQUE,                      -- the decision that this one takes back,
+    restores INTEGER,                           -- and the one that stands again, NULL where the cell is open
+    tab TEXT NOT NULL,
+    request TEXT NOT NULL,                      -- chosen by the page, so that a repeated request counts once
+    at TEXT NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS decision_request ON decision (request, image, label);
+CREATE INDEX IF NOT EXISTS decision_tab ON decision (tab, number);
+CREATE TABLE IF NOT EXISTS standing (
+    image TEXT NOT NULL,
+    label TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    value INTEGER NOT NULL,
+    PRIMARY KEY (image, label)
+) WITHOUT ROWID;
+"""
+
+DROP_IMPORTED = """
+DROP TABLE IF EXISTS suggestion;
+DROP TABLE IF EXISTS tally;
+DROP TABLE IF EXISTS class;
+DROP TABLE IF EXISTS image;
+"""
+
+IMPORTED = """
+CREATE TABLE class (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, report TEXT NOT NULL);
+CREATE TABLE image (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, known BLOB NOT NULL);
+CREATE TABLE suggestion (
+    id INTEGER PRIMARY KEY,
+    image INTEGER NOT NULL,
+    class INTEGER NOT NULL,
+    value INTEGER NOT NULL,
+    score REAL NOT NULL,
+    threshold REAL,
+    bound REAL,
+    band INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    state INTEGER NOT NULL,
+    number INTEGER                              -- the decision that stands
+);
+CREATE TABLE tally (
+    class INTEGER NOT NULL,
+    band INTEGER NOT NULL,
+    state INTEGER NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (class, band, state)
+) WITHOUT ROWID;
+"""
+
+# Made after the rows are in, which is faster. Every question of the page fixes state and band and asks for the
+# next ids or images, so each is answered by a few steps in one of these, however many rows there are.
+INDEXES = """
+CREATE UNIQUE INDEX suggestion_cell ON suggestion (image, class);
+CREATE INDEX suggestion_queue ON suggestion (state, band);
+CREATE INDEX suggestion_class ON suggestion (class, state, band);
+CREATE INDEX suggestion_image ON suggestion (state, band, image);
+CREATE INDEX suggestion_score ON suggestion (state, band, score);
+CREATE INDEX suggestion_class_score ON suggestion (class, state, band, score);
+CREATE INDEX suggestion_source ON suggestion (source, state, band);
+"""
+
+# The numbers of the progress bars, kept up to date by the database itself.
+TALLIES = """
+INSERT INTO tally SELECT class, band, state, COUNT(*) FROM suggestion GROUP BY class, band, state;
+CREATE TRIGGER suggestion_tally AFTER UPDATE OF state ON suggestion WHEN old.state <> new.state BEGIN
+    UPDATE tally SET count = count - 1 WHERE class = old.class AND band = old.band AND state = old.state;
+    INSERT INTO tally VALUES (new.class, new.band, new.state, 1)
+        ON CONFLICT (class, band, state) DO UPDATE SET count = count + 1;
+END;
+"""

@@ -1,0 +1,93 @@
+"""Run the review page: bind an address of this machine, print where it is, serve until told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from satl.errors import ConfigError, SatlError
+from satl.review.folder import find_images
+from satl.review.pictures import Pictures
+from satl.review.store import ReviewStore
+
+PORT = 8484
+"""Tried first, so that a page which is open finds the server again after a restart."""
+
+
+def bind(host: str, port: int | None) -> socket.socket:
+    """Return a listening socket on ``host``; without ``port`` the usual one, or any free one if that is taken.
+
+    >>> with bind("127.0.0.1", 0) as listening:
+    ...     listening.getsockname()[0]
+    '127.0.0.1'
+    """
+    if host in ("0.0.0.0", "::", ""):
+        raise ConfigError(
+            f"--host {host or repr('')} would listen on every network: name the one address of this machine "
+            "that is to be used, such as --host 192.168.1.20."
+        )
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
+    except OSError:
+        raise ConfigError(
+            f"--host {host} is no address of this machine: leave it out for 127.0.0.1."
+        ) from None
+    for candidate in (PORT, 0) if port is None else (port,):
+        listening = socket.socket(family, kind, protocol)
+        # Without it the port of a server that was killed stays taken for a minute.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((address[0], candidate, *address[2:]))
+            listening.listen(128)
+            return listening
+        except OSError as error:
+            listening.close()
+            if error.errno != errno.EADDRINUSE:
+                raise ConfigError(
+                    f"--host {host} with port {candidate} cannot be used ({error.strerror}): "
+                    "leave --host out for 127.0.0.1, and --port for a free one."
+                ) from None
+    raise ConfigError(f"--port {port} is taken by another program: leave it out to get a free one.")
+
+
+def serve(
+    out: str | Path,
+    images: Path | None,
+    host: str,
+    port: int | None,
+    ready: Callable[[str, int], object],
+    opened: Callable[[str], object],
+) -> None:
+    """Serve the review of ``out`` until a signal ends it.
+
+    ready: called with the address to open and the number of suggestions, before the first request.
+    opened: called with the address for a further browser, when the last one was used.
+
+    Raises:
+        SatlError: the extra ``web`` is not installed, or the folder, the image folder or the address is wrong.
+    """
+    try:
+        import uvicorn
+
+        from satl.review.server import create_app
+    except ModuleNotFoundError as error:
+        raise SatlError(
+            f"satl review needs the package '{error.name}': install it with `pip install 'satl[web]'`."
+        ) from None
+    with ReviewStore(out) as store, bind(host, port) as listening:
+        suggestions = store.refresh()
+        pictures = Pictures(*find_images(store.folder, store.overview().get("images"), images))
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/?token="
+        gate = create_app(store, pictures, host, lambda token: opened(address + token))
+        config = uvicorn.Config(
+            gate, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off",
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        ready(address + gate.token, suggestions)
+        # uvicorn closes in good order and then raises the signal again.
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,506 @@
+"""The review page in a real browser: a person with a keyboard, killed servers, several tabs, small screens.
+
+Needs Chromium (Debian: ``apt-get install chromium``) and Playwright. Where one of them is missing these tests are
+not run and a warning says so aloud; with SATL_BROWSER_TESTS=required, as on CI, they fail instead.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import uvicorn
+from PIL import Image
+
+from review.synthetic import Completed, draw_table, write_folder
+from satl.labels import read_table, write_table
+from satl.review.merge import merge_review
+from satl.review.pictures import Pictures
+from satl.review.serve import bind
+from satl.review.server import create_app
+from satl.review.store import ReviewStore, Wanted
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+MISSING = [
+    name
+    for name, found in (("Chromium", CHROMIUM), ("Playwright", importlib.util.find_spec("playwright")))
+    if found is None
+]
+REQUIRED = os.environ.get("SATL_BROWSER_TESTS") == "required"
+REASON = (
+    f"THE BROWSER TESTS OF THE REVIEW PAGE ARE NOT RUN: {' and '.join(MISSING)} missing "
+    "(apt-get install chromium; pip install playwright)"
+)
+if MISSING and not REQUIRED:
+    warnings.warn(pytest.PytestWarning(REASON), stacklevel=1)
+pytestmark = pytest.mark.skipif(bool(MISSING) and not REQUIRED, reason=REASON)
+
+LABEL = "JSON.parse(document.querySelector('#card').dataset.cell || '[null, null]')[1]"
+CLASSES = ("boat", "traffic light", "<b>bold</b> & 猫")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    assert not MISSING, REASON
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield launched
+        launched.close()
+
+
+def illustrated(folder: Path, count: int = 40, with_images: bool = True) -> Completed:
+    """A completed folder with a plain picture for every image."""
+    names = [f"pictures/{i:02d} ü.png" if i % 5 == 2 else f"{i:02d}.png" for i in range(count)]
+    random = np.random.default_rng(0)
+    for name in names if with_images else ():
+        path = folder / "images" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (60, 40), tuple(random.integers(0, 255, 3).tolist())).save(path)
+    table = draw_table(names, CLASSES)
+    return write_folder(folder / "out", table, images=str(folder / "images") if with_images else None)
+
+
+class Served:
+    """The page of a folder, served from this process."""
+
+    def __init__(self, completed: Completed) -> None:
+        self.completed = completed
+        self.store = ReviewStore(completed.out)
+        self.store.refresh()
+        images = completed.out.parent / "images"
+        pictures = Pictures(images if images.is_dir() else None, "No image folder is known.")
+        self.gate = create_app(self.store, pictures)
+        self.socket = bind("127.0.0.1", 0)
+        self.home = f"http://127.0.0.1:{self.socket.getsockname()[1]}/"
+        config = uvicorn.Config(self.gate, log_level="warning", lifespan="off", ws="none")
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
+        self.thread.start()
+
+    def open(self, context: BrowserContext) -> Page:
+        page = context.new_page()
+        page.goto(f"{self.home}?token={self.gate.token}")
+        page.wait_for_selector("#card[data-state=ready]")
+        return page
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+        self.socket.close()
+        self.store.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Completed], Served]]:
+    running: list[Served] = []
+
+    def start(completed: Completed) -> Served:
+        running.append(Served(completed))
+        return running[-1]
+
+    yield start
+    for served in running:
+        served.stop()
+
+
+def until(page: Page, script: str, wanted: object = True, seconds: float = 15) -> None:
+    """Wait until a script gives what is wanted; the policy of the page forbids Playwright's own way of waiting."""
+    end = time.monotonic() + seconds
+    while (found := page.evaluate(script)) != wanted:
+        assert time.monotonic() < end, f"{script} gives {found!r}, not {wanted!r}"
+        time.sleep(0.01)
+
+
+def cell(page: Page) -> tuple[str, str]:
+    """Image and class of the suggestion on the screen."""
+    until(page, "Boolean(document.querySelector('#card').dataset.cell)")
+    image, label = json.loads(page.locator("#card").get_attribute("data-cell") or "")
+    return image, label
+
+
+def press(page: Page, key: str) -> None:
+    """Press a key and wait until the page shows another cell, or its end."""
+    before = page.locator("#card").get_attribute("data-cell")
+    page.keyboard.press(key)
+    until(page, f"document.querySelector('#card').dataset.cell !== {json.dumps(before)}")
+
+
+def stored(page: Page) -> None:
+    """Wait until every decision has been answered."""
+    script = "Object.keys(sessionStorage).filter(key => key.startsWith('satl-outbox')).map(key => sessionStorage[key])"
+    until(page, script, ["[]"])
+
+
+class Server:
+    """``satl review`` as a user starts it, on one port again and again."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.port = out, "0"
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> str:
+        command = [sys.executable, "-m", "satl", "review", str(self.out), "--port", self.port]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/\S+", self.process.stdout.readline())
+        assert found is not None
+        self.port = found[1]
+        return found[0]
+
+    def kill(self) -> None:
+        """Without a chance to tidy up; a second time it does nothing."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def fifty_decisions(browser: Browser, completed: Completed, server: Server) -> dict[tuple[str, str], int]:
+    """Make them, with the server killed in the middle and at the end; return what was decided."""
+    suggested = {(row[0], row[1]): int(row[2]) for row in completed.rows}
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(server.start())
+    page.wait_for_selector("#card[data-state=ready]")
+    expected: dict[tuple[str, str], int] = {}
+    made = 0
+
+    def decide(key: str) -> None:
+        nonlocal made
+        at = cell(page)
+        assert at not in expected
+        expected[at] = {"a": suggested[at], "r": -suggested[at], "s": 0}[key]
+        press(page, key)
+        made += 1
+
+    for key in "aarsaraasraaaarrarsa":
+        decide(key)
+    # Two steps back, and other decisions instead.
+    for _ in range(2):
+        back = list(expected)[-1]
+        page.keyboard.press("u")
+        until(
+            page,
+            "document.querySelector('#card').dataset.cell",
+            json.dumps(back, ensure_ascii=False, separators=(",", ":")),
+        )
+        del expected[back]
+        made -= 1
+    for key in "rsaarra":
+        decide(key)
+    # The server dies while a decision is on its way; the page keeps it, says so, and takes no more.
+    decide("a")
+    server.kill()
+    at = cell(page)
+    page.keyboard.press("r")
+    page.wait_for_selector("#banner >> text=not stored yet")
+    waiting = cell(page)
+    if waiting != at:  # the page had not yet noticed the end, so one more decision was taken
+        expected[at] = -suggested[at]
+        made += 1
+    page.keyboard.press("a")
+    page.wait_for_selector("#toast:not([hidden])")
+    assert cell(page) == waiting
+    server.start()
+    page.wait_for_selector("#banner", state="hidden")
+    for key in "arasr":
+        decide(key)
+    # The rest image by image.
+    page.keyboard.press("m")
+    page.wait_for_selector(".rows .current")
+    while made < 50:
+        decide("ar"[made % 2])
+    stored(page)
+    server.kill()
+    context.close()
+    assert len(expected) == made == 50
+    return expected
+
+
+def test_fifty_decisions_by_keyboard_survive_kill_minus_nine(browser: Browser, tmp_path: Path) -> None:
+    completed = illustrated(tmp_path, 60)
+    with Server(completed.out) as server:
+        expected = fifty_decisions(browser, completed, server)
+    with ReviewStore(completed.out) as store:
+        decisions = {(d.image, d.label): d.value for d in store.decisions()}
+    assert decisions == expected
+    contradicted = {(row[0], row[1]) for row in completed.rows if row[6] == "label-error"}
+    table, new = tmp_path / "labels.csv", tmp_path / "new.csv"
+    write_table(completed.table, table)
+    merge_review(completed.out, table, new, force=True)
+    cells = np.array(completed.table.cells)
+    for (image, label), value in expected.items():
+        if value:
+            cells[completed.table.images.index(image), CLASSES.index(label)] = value
+    merged = read_table(new)
+    assert np.array_equal(merged.cells, cells)
+    untouched = [(r, c) for r, c in zip(*np.nonzero(completed.table.cells), strict=True)]
+    for row, column in untouched:
+        at = (completed.table.images[row], CLASSES[column])
+        assert at in contradicted or merged.cells[row, column] == completed.table.cells[row, column]
+
+
+def test_what_could_not_be_loaded_or_stored_is_made_up_for(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    served = serve(illustrated(tmp_path))
+    context = browser.new_context()
+    page = served.open(context)
+    context.set_offline(True)
+    at = cell(page)
+    press(page, "s")
+    page.wait_for_selector("#banner >> text=1 decision not stored yet")
+    context.set_offline(False)
+    stored(page)
+    assert [(d.image, d.label, d.value) for d in served.store.decisions()] == [(*at, 0)]
+    page.wait_for_selector("#banner", state="hidden")
+    # A list that could not be loaded comes when the server is back, and so does the image.
+    context.set_offline(True)
+    page.keyboard.press("m")
+    page.wait_for_selector("#banner >> text=does not answer")
+    context.set_offline(False)
+    page.wait_for_selector(".rows .current")
+    page.wait_for_selector("#image:not([hidden])")
+    context.close()
+
+
+def test_tabs_agree_and_lose_no_update(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    served = serve(illustrated(tmp_path))
+    context = browser.new_context()
+    one = served.open(context)
+    two = context.new_page()
+    two.goto(served.home)
+    first = cell(two)
+    assert first == cell(one)
+    press(one, "a")
+    # The second tab still shows the cell, and now says who decided it.
+    two.wait_for_selector(".decided >> text=Decided in another tab")
+    assert two.inner_text("#overall-text") == one.inner_text("#overall-text")
+    assert two.inner_text("#overall-text").startswith("1 of")
+    # A decision that is based on what it saw overrules; the first tab's undo then finds its decision gone.
+    suggested = {(row[0], row[1]): int(row[2]) for row in served.completed.rows}
+    press(two, "r")
+    stored(two)
+    assert [(d.image, d.label, d.value) for d in served.store.decisions()] == [(*first, -suggested[first])]
+    one.keyboard.press("u")
+    one.wait_for_selector("#toast >> text=Another tab has decided this again")
+    # One based on what is no longer so is refused, shown again, and can be made again.
+    second = cell(one)
+    with ReviewStore(served.completed.out) as rival:
+        rival.decide("elsewhere", "r", [Wanted(*second, 0, None)])
+        press(one, "a")
+        one.wait_for_selector("#toast >> text=meanwhile")
+        assert cell(one) == second
+        assert {(d.image, d.label): d.value for d in rival.decisions()}[second] == 0
+        press(one, "a")
+        stored(one)
+        assert {(d.image, d.label): d.value for d in rival.decisions()}[second] == suggested[second]
+    context.close()
+
+
+def test_a_duplicated_tab_takes_a_name_of_its_own(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    served = serve(illustrated(tmp_path, with_images=False))
+    context = browser.new_context()
+    one = served.open(context)
+    name = one.evaluate("sessionStorage['satl-tab']")
+    two = context.new_page()
+    two.add_init_script(f"sessionStorage.setItem('satl-tab', '{name}')")
+    two.goto(served.home)
+    until(two, f"sessionStorage['satl-tab'] !== '{name}'")
+    assert one.evaluate("sessionStorage['satl-tab']") == name
+    context.close()
+
+
+def test_filters_modes_and_zoom_by_keyboard(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    served = serve(illustrated(tmp_path))
+    context = browser.new_context()
+    page = served.open(context)
+    page.wait_for_selector("#image:not([hidden])")
+    page.keyboard.press("z")
+    assert "scale(2.5)" in (page.locator("#image").get_attribute("style") or "")
+    page.keyboard.press("0")
+    assert "scale(1)" in (page.locator("#image").get_attribute("style") or "")
+    # F leads to the filters: from "for review" on to the other bands, then to a score.
+    page.keyboard.press("f")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Space")
+    page.locator("[name=low]").focus()
+    page.keyboard.type("0.8")
+    page.keyboard.press("Enter")
+    expected = [r for r in served.completed.rows if r[5] == "accepted" and float(r[3]) >= 0.8]
+    until(page, "document.querySelector('#matching').textContent", f"{len(expected)} suggestions matched")
+    assert cell(page) == expected[0][:2]
+    # A letter typed into a field is a letter.
+    page.locator("#find-class").focus()
+    page.keyboard.type("traffic")
+    assert page.locator("#class-list li").count() == 1
+    assert served.store.decisions() == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("n")
+    until(page, LABEL, "boat")
+    page.keyboard.press("m")
+    page.wait_for_selector(".rows .current")
+    # What this tab was looking at is there again after a reload, and so is its undo.
+    press(page, "a")
+    stored(page)
+    page.reload()
+    page.wait_for_selector(".rows .current")
+    page.keyboard.press("u")
+    page.wait_for_selector("#toast >> text=Undone")
+    assert served.store.decisions() == []
+    # A key that is held down decides once.
+    held = "new KeyboardEvent('keydown', { key: 'a', code: 'KeyA', bubbles: true, repeat: i > 0 })"
+    page.evaluate(f"for (let i = 0; i < 20; i += 1) document.body.dispatchEvent({held})")
+    stored(page)
+    time.sleep(0.2)
+    assert len(served.store.decisions()) == 1
+    context.close()
+
+
+def test_by_image_all_the_rest_is_accepted_and_undone_at_once(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    table = draw_table(["x.png", "y.png"], [f"class {i}" for i in range(6)], known=0.0)
+    rows = [(i, c, "1", "0.6", "", "review", "model", "") for c in table.classes for i in table.images]
+    served = serve(write_folder(tmp_path / "out", table, rows=rows))
+    context = browser.new_context()
+    page = served.open(context)
+    page.keyboard.press("m")
+    until(page, "document.querySelectorAll('.rows > li').length", 6)
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert cell(page) == ("x.png", "class 2")
+    press(page, "r")
+    press(page, "Shift+A")
+    assert cell(page)[0] == "y.png"
+    stored(page)
+    decided = {(d.image, d.label): d.value for d in served.store.decisions()}
+    assert decided == {("x.png", c): -1 if c == "class 2" else 1 for c in table.classes}
+    press(page, "u")
+    assert cell(page)[0] == "x.png"
+    assert [(d.label, d.value) for d in served.store.decisions()] == [("class 2", -1)]
+    for _ in range(2):
+        page.keyboard.press("Shift+A")
+    page.wait_for_selector("#card[data-state=end]")
+    stored(page)
+    assert "Every suggestion in the chosen bands is decided" in page.inner_text("#card")
+    assert f"satl merge {served.completed.out} TABLE -o NEW" in page.inner_text("#card")
+    context.close()
+
+
+def test_an_image_with_very_many_suggestions_is_reviewed_to_the_end(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    table = draw_table(["x.png", "y.png"], [f"class {i}" for i in range(130)], known=0.0)
+    rows = [(i, c, "1", "0.6", "", "review", "model", "") for c in table.classes for i in table.images]
+    served = serve(write_folder(tmp_path / "out", table, rows=rows))
+    context = browser.new_context()
+    page = served.open(context)
+    page.keyboard.press("m")
+    until(page, "document.querySelectorAll('.rows > li').length", 100)
+    press(page, "Shift+A")
+    assert cell(page) == ("x.png", "class 100")
+    press(page, "Shift+A")
+    assert cell(page) == ("y.png", "class 0")
+    stored(page)
+    assert {d.image for d in served.store.decisions()} == {"x.png"}
+    assert len(served.store.decisions()) == 130
+    context.close()
+
+
+def test_nothing_comes_from_elsewhere_and_names_are_text(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    served = serve(illustrated(tmp_path, with_images=False))
+    context = browser.new_context()
+    problems: list[str] = []
+    asked: list[str] = []
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{served.home}?token={served.gate.token}")
+    page.wait_for_selector("#card[data-state=ready]")
+    page.keyboard.press("n")
+    for _ in range(2):
+        page.keyboard.press("n")
+    until(page, "document.querySelector('#card h1')?.textContent", CLASSES[2])
+    assert page.locator("#card h1 b").count() == 0
+    assert "No image folder is known." in page.inner_text("#no-image")
+    assert all(url.startswith(served.home) for url in asked)
+    assert problems == []
+    assert "token" not in page.url
+    # Every control says what it is, and what a person reads aloud is kept up to date.
+    named = "e.ariaLabel || e.textContent.trim() || e.labels?.length"
+    controls = "[...document.querySelectorAll('button, input, select')]"
+    assert page.evaluate(f"{controls}.filter(e => !({named})).map(e => e.outerHTML)") == []
+    assert cell(page)[0] in page.inner_text("#status")
+    for key in ("Accept", "Reject", "Skip", "Undo"):
+        assert page.get_by_role("button", name=re.compile(key)).is_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_small_screens_and_both_schemes(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served], scheme: Any
+) -> None:
+    served = serve(illustrated(tmp_path))
+    context = browser.new_context(
+        viewport={"width": 360, "height": 740}, color_scheme=scheme, has_touch=True, is_mobile=True
+    )
+    page = served.open(context)
+    page.wait_for_selector("#image:not([hidden])")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for name in ("accept", "reject", "skip", "undo"):
+        box = page.locator(f"#{name}").bounding_box()
+        assert box is not None
+        assert min(box["width"], box["height"]) >= 44
+        assert box["y"] + box["height"] <= 740
+    lightness = (
+        "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + +b, 0) / 3"
+    )
+    assert (page.evaluate(lightness) < 60) == (scheme == "dark")
+    page.tap("#theme-button")
+    assert (page.evaluate(lightness) < 60) == (scheme == "light")
+    page.tap("#filters-button")
+    page.tap("#class-list li:nth-child(3) button")
+    until(page, LABEL, "traffic light")
+    assert page.locator("#filters").is_hidden()
+    page.tap("#accept")
+    stored(page)
+    assert [d.label for d in served.store.decisions()] == ["traffic light"]
+    context.close()
