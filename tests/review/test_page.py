@@ -35,7 +35,7 @@ from satl.review.server import create_app
 from satl.review.store import ReviewStore, Wanted
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Route
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 MISSING = [
@@ -430,6 +430,13 @@ def test_an_image_with_very_many_suggestions_is_reviewed_to_the_end(
     served = serve(write_folder(tmp_path / "out", table, rows=rows))
     context = browser.new_context()
     page = served.open(context)
+
+    def late(route: Route) -> None:
+        """Decisions take their time: what is loaded next must wait for them."""
+        time.sleep(0.3)
+        route.continue_()
+
+    page.route("**/api/decide", late)
     page.keyboard.press("m")
     until(page, "document.querySelectorAll('.rows > li').length", 100)
     press(page, "Shift+A")

@@ -133,8 +133,9 @@ async function decide(verdictOf, all = false) {
     one.decided = cells[i].value;
     one.elsewhere = false;
   });
-  queue.advance();
+  // First, since what comes next may have to be loaded, and would still hold these cells before they are stored.
   outbox.push(cells);
+  queue.advance();
   draw();
 }
 
