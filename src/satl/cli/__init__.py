@@ -17,6 +17,8 @@ _ROOMS = (
     "demo",
     "experiment",
     "figures",
+    "complete",
+    "audit",
     "review",
 )
 

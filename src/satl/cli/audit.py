@@ -1,0 +1,169 @@
+"""``satl audit`` and ``satl plan``: cells to label by hand, for an honest estimate or for better certificates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from satl.completion.audit import AuditResult
+
+OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
+_MEASURES = (
+    ("present_precision", "accepted as present that are present"),
+    ("absent_precision", "accepted as absent that are absent"),
+    ("present_recall", "present cells that were accepted as present"),
+    ("absent_recall", "absent cells that were accepted as absent"),
+    ("prevalence", "unknown cells that are present"),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("audit")(audit_command)
+    app.command("plan")(plan_command)
+
+
+def audit_command(
+    out: OutArgument,
+    action: Annotated[
+        str, typer.Argument(metavar="draw|read", help="Draw cells to label, or read them back.")
+    ],
+    answers: Annotated[
+        Path | None, typer.Argument(metavar="[AUDIT]", help="For read: the file with your answers.")
+    ] = None,
+    size: Annotated[
+        int, typer.Option("-n", "--size", min=1, help="For draw: cells of each band (present, absent, ...).")
+    ] = 50,
+    by: Annotated[
+        str, typer.Option("--by", help="For draw: class, or table for one estimate with far fewer labels.")
+    ] = "class",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="For draw: seed of the sample.")] = 0,
+    target: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="AUDIT", help="For draw: file to write, .csv.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="For read: of every interval.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="For read: print JSON instead of tables.")] = False,
+) -> None:
+    """Label a random sample by hand and learn how good the completed table is, without any assumption."""
+    from satl.errors import ConfigError, nearest
+
+    if action == "draw":
+        if target is None or answers is not None:
+            raise ConfigError(
+                "satl audit OUT draw needs a file to write and no other: give it with -o audit.csv."
+            )
+        _draw(out, target, size, by, seed)
+    elif action == "read":
+        if answers is None or target is not None:
+            raise ConfigError(
+                "satl audit OUT read needs the file with your answers: satl audit OUT read audit.csv."
+            )
+        _read(out, answers, confidence, as_json)
+    else:
+        raise ConfigError(f"satl audit OUT {action}: say draw or read{nearest(action, ('draw', 'read'))}.")
+
+
+def plan_command(
+    out: OutArgument,
+    target: Annotated[
+        Path, typer.Option("-o", "--out", metavar="PLAN", help="File to write, .csv: cells to label.")
+    ],
+    budget: Annotated[int, typer.Option("-n", "--budget", min=1, help="Cells to label at most.")] = 500,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the draw.")] = 0,
+    scores: Annotated[
+        Path | None, typer.Option("--scores", help="The scores, if they are not where they were.")
+    ] = None,
+) -> None:
+    """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
+    from satl.completion.again import plan_folder
+    from satl.completion.planning import describe_plan, write_plan
+
+    plan, table = plan_folder(out, budget, seed, scores)
+    if not len(plan):
+        typer.echo("No label is expected to bring a further certificate: nothing to plan.")
+        return
+    write_plan(plan, table, target)
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(title=f"{len(plan):,} cells to label")
+    for column in ("class", "direction", "why", "needed", "in the plan", "cells gained"):
+        shown.add_column(column, justify="left" if column in ("class", "direction", "why") else "right")
+    for name, direction, why, *numbers in describe_plan(plan, table.classes)[:20]:
+        shown.add_row(name, direction, why, *(f"{number:,}" for number in numbers))
+    Console(highlight=False, markup=False).print(shown)
+    typer.echo(f"Write present, absent or ? into the column 'value' of {target},")
+    typer.echo(f"then complete again with --plan {target}.")
+
+
+def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
+    from satl.completion.audit import draw_audit
+    from satl.completion.folder import CompletionFolder
+    from satl.completion.planning import write_audit
+
+    folder = CompletionFolder.open(out)
+    table = folder.read_labels()
+    sample = draw_audit(folder.read_bands(table), size, by, seed)  # type: ignore[arg-type]
+    if not len(sample):
+        typer.echo("Nothing is unknown: there is nothing to audit.")
+        return
+    write_audit(sample, table, target, size=size, seed=seed)
+    typer.echo(f"{len(sample):,} cells to label in {target}")
+    typer.echo("Write present, absent or ? into its column 'value'; look at the images, not at the scores.")
+    typer.echo(f"Then: satl audit {out} read {target}")
+
+
+def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:
+    from satl.completion.audit import estimate_audit
+    from satl.completion.folder import CompletionFolder
+    from satl.completion.planning import read_audit
+    from satl.labels.atomic import atomic_path
+
+    folder = CompletionFolder.open(out)
+    table = folder.read_labels()
+    sample, said, without = read_audit(answers, table, folder.read_bands(table))
+    result = estimate_audit(sample, said, confidence)
+    names = list(table.classes) if sample.by == "class" else ["all classes"]
+    content = {
+        "answers": str(answers),
+        "confidence": confidence,
+        "by": sample.by,
+        "cells": len(sample),
+        "without_answer": without,
+        "entries": result.as_dict(names),
+    }
+    with atomic_path(out / "audit.json") as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(content, ensure_ascii=False))
+        return
+    _print(result, names, confidence)
+    if without:
+        typer.echo(f"{without:,} cells without an answer count as 'cannot tell', which widens the intervals.")
+    typer.echo(f"Written: {out / 'audit.json'}")
+
+
+def _print(result: AuditResult, names: list[str], confidence: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False, markup=False)
+    entries = result.as_dict(names)
+    for key, words in _MEASURES:
+        table = Table(title=f"{words}, per cent, with {100 * confidence:g} % intervals")
+        table.add_column("class")
+        for column in ("estimate", "at least", "at most"):
+            table.add_column(column, justify="right")
+        rows = [(entry["name"], entry[key]) for entry in entries if entry[key]["low"] is not None]
+        for name, share in rows:
+            table.add_row(name, *(_percent(share[part]) for part in ("estimate", "low", "high")))
+        if rows:
+            console.print(table)
+
+
+def _percent(value: Any) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"

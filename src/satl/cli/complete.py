@@ -1,0 +1,171 @@
+"""``satl complete``: fill the table, and say how far to trust it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from satl.cli.labels import EncodingOption, IgnoreOption
+
+if TYPE_CHECKING:
+    from satl.completion.case import Case
+    from satl.completion.complete import Completion
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.command("complete")(complete_command)
+
+
+def complete_command(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="RUN", help="Folder of a run, trained with data.holdout.")
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            "--scores",
+            help="Instead of RUN: scores of any model, .csv, .parquet (image,CLASS,...) or .npz (scores, images, "
+            "names, and labels if there is no --labels).",
+        ),
+    ] = None,
+    labels: Annotated[
+        Path | None, typer.Option("--labels", help="Label table to complete; by default the table of RUN.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT", help="Folder to write.")] = None,
+    precision: Annotated[
+        float, typer.Option(help="Share of the accepted cells that must be right, above 0 and below 1.")
+    ] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Of each promise, above 0 and below 1.")] = 0.95,
+    family_wise: Annotated[
+        bool, typer.Option("--family-wise", help="Promise all classes at once, not each on its own.")
+    ] = False,
+    transfer: Annotated[
+        str,
+        typer.Option(
+            help="same: known cells are a random choice. prevalence: positives may be rarer among the unknown."
+        ),
+    ] = "same",
+    review_only: Annotated[
+        bool, typer.Option("--review-only", help="Accept nothing; only propose cells for review.")
+    ] = False,
+    held_out: Annotated[
+        Path | None,
+        typer.Option("--held-out", help="Table whose known cells the model of --scores has not seen."),
+    ] = None,
+    certify_on: Annotated[
+        Path | None,
+        typer.Option("--certify-on", help="The table before review and merge: certificates rest on it."),
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option("--plan", help="A file of `satl plan` with answers, to be counted.")
+    ] = None,
+    images: Annotated[
+        Path | None, typer.Option("--images", help="Folder of the images, noted for the review.")
+    ] = None,
+    encoding: EncodingOption = None,
+    ignore_column: IgnoreOption = None,
+    checkpoint: Annotated[str, typer.Option(help="Of RUN: best or last.")] = "best",
+    list_all: Annotated[
+        bool,
+        typer.Option("--list-all", help="List every cell in changes.csv, also those that stay unknown."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a completion in OUT; decisions of a review are kept.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+) -> None:
+    """Fill the unknown cells of a table as far as a precision can be promised, and propose the rest for review."""
+    from satl.completion.complete import complete
+    from satl.completion.folder import check_free
+    from satl.completion.judgement import Settings
+    from satl.errors import ConfigError, nearest
+
+    if (run is None) == (scores is None):
+        raise ConfigError(
+            "satl complete needs RUN, or --scores FILE with --labels TABLE: give one of the two."
+        )
+    if out is None:
+        raise ConfigError("satl complete needs a folder to write: give it with -o OUT.")
+    for name, share in (("--precision", precision), ("--confidence", confidence)):
+        if not 0 < share < 1:
+            raise ConfigError(f"{name} {share:g}: must lie above 0 and below 1, for example 0.95.")
+    choices = ("same", "prevalence")
+    if transfer not in choices:
+        raise ConfigError(f"--transfer {transfer}: is none of same, prevalence{nearest(transfer, choices)}.")
+    if run is not None and (held_out is not None or certify_on is not None or ignore_column):
+        raise ConfigError(
+            "--held-out, --certify-on and --ignore-column belong to --scores: a run has its own."
+        )
+    if run is not None and labels is None and encoding is not None:
+        raise ConfigError("--encoding says how --labels TABLE is read: a run knows that of its own table.")
+    if plan is not None and transfer == "prevalence":
+        raise ConfigError(
+            "--plan and --transfer prevalence: cells picked by their score say nothing about the share of positives; "
+            "leave out one of the two."
+        )
+    check_free(out, force)
+    family: Literal["class", "table"] = "table" if family_wise else "class"
+    assumed: Literal["same", "prevalence"] = "prevalence" if transfer == "prevalence" else "same"
+    settings = Settings(precision, confidence, family, assumed, review_only)
+    if run is not None:
+        case = _from_run(run, labels, encoding, checkpoint, plan, images, review_only, quiet)
+    else:
+        from satl.completion.case import case_from_scores
+
+        assert scores is not None
+        case = case_from_scores(
+            scores,
+            labels,
+            encoding=encoding,
+            ignore_columns=tuple(ignore_column or ()),
+            held_out=held_out,
+            certify_on=certify_on,
+            plan=plan,
+            images=images,
+        )
+    _say(complete(case, out, settings, list_all=list_all, force=force))
+
+
+def _from_run(
+    run: Path,
+    labels: Path | None,
+    encoding: str | None,
+    checkpoint: str,
+    plan: Path | None,
+    images: Path | None,
+    review_only: bool,
+    quiet: bool,
+) -> Case:
+    from satl.cli.progress import loading
+    from satl.completion.run import case_from_run
+
+    with loading("Reading images", quiet) as progress:
+        return case_from_run(
+            run,
+            labels,
+            encoding=encoding,
+            checkpoint=checkpoint,
+            plan=plan,
+            images=images,
+            review_only=review_only,
+            progress=progress,
+        )
+
+
+def _say(done: Completion) -> None:
+    folder, report = done.folder, done.report
+    typer.echo(report["statement"])
+    typer.echo(report["model"])
+    for note in report["notes"]:
+        typer.echo(f"Note: {note}")
+    for entry in report["classes"]:
+        if entry["shift"]["code"] == "does_not_fit":
+            typer.echo(f"Note: {entry['shift']['verdict']}")
+    if done.errors:
+        typer.echo(f"Suspected label errors, offered for review: {done.errors:,}")
+    typer.echo(f"Table   {folder.completed}")
+    typer.echo(f"Report  {folder.page}")
+    typer.echo(f"Look at what is doubtful: satl review {folder.path}")

@@ -1,0 +1,180 @@
+"""``changes.csv``: one row for every cell that was filled or is proposed, written fast and read in blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from satl.errors import RunError
+
+COLUMNS = ("image", "label", "value", "score", "threshold", "band", "source", "precision_lower_bound")
+HEADER = (",".join(COLUMNS) + "\n").encode()
+BANDS = ("accepted", "review", "left")
+
+_ROWS_AT_ONCE = 65_536
+_MARKS = ',"\r'
+_MILLION = 1_000_000
+# From here on a double has no six decimals left, and the digits are written one by one.
+_LARGE = 1e9
+
+IntArray = npt.NDArray[np.int64]
+
+
+class Group(NamedTuple):
+    """Rows of ``changes.csv`` that share everything but image and score.
+
+    Attributes:
+        rows: (K,) rows of the table, in the order in which they are written.
+        scores: (K,) their scores, finite.
+    """
+
+    label: str
+    value: int
+    rows: IntArray
+    scores: npt.NDArray[np.floating[Any]]
+    threshold: float | None
+    band: str
+    source: str
+    bound: float | None
+
+
+class ChangeFormat:
+    """Turns groups of changes into bytes of CSV; it may be shared by threads.
+
+    Every field takes the same width in all rows of a block and is filled up with NUL bytes, which no name may
+    contain, and which are dropped at the end. So nothing is done row by row.
+    """
+
+    def __init__(self, images: Sequence[str]) -> None:
+        text = "\n".join(images)
+        plain = not any(mark in text for mark in _MARKS)
+        self.images = np.array(text.encode().split(b"\n") if plain else [quoted(name) for name in images])
+        self.same_width = bool((np.char.str_len(self.images) == self.images.dtype.itemsize).all())
+
+    def blocks(self, group: Group) -> Iterator[bytes]:
+        """Yield the rows of a group.
+
+        >>> group = Group("cat, big", 1, np.array([1, 0]), np.array([0.98, 0.975]), 0.97, "accepted", "model", 0.95)
+        >>> print(b"".join(ChangeFormat(("a.jpg", "longer.jpg")).blocks(group)).decode())
+        longer.jpg,"cat, big",1,0.980000,0.970000,accepted,model,0.95
+        a.jpg,"cat, big",1,0.975000,0.970000,accepted,model,0.95
+        <BLANKLINE>
+        """
+        head = b"," + quoted(group.label) + b",%d," % group.value
+        threshold = "" if group.threshold is None else f"{group.threshold:.6f}"
+        bound = "" if group.bound is None else repr(float(group.bound))
+        tail = f",{threshold},{group.band},{group.source},{bound}\n".encode()
+        for first in range(0, len(group.rows), _ROWS_AT_ONCE):
+            rows = group.rows[first : first + _ROWS_AT_ONCE]
+            whole, decimals = _digits(group.scores[first : first + _ROWS_AT_ONCE])
+            fields = (self.images, head, whole, decimals, tail)
+            widths = [f"S{len(part) if isinstance(part, bytes) else part.dtype.itemsize}" for part in fields]
+            block = np.empty(len(rows), dtype=[(str(i), width) for i, width in enumerate(widths)])
+            block["0"] = self.images[rows]
+            for name, part in zip("1234", fields[1:], strict=True):
+                block[name] = part
+            data = block.tobytes()
+            filled = self.same_width and isinstance(whole, bytes)
+            yield data if filled else data.translate(None, b"\0")
+
+
+def quoted(text: str) -> bytes:
+    """Return a field as CSV writes it, UTF-8.
+
+    >>> quoted("cat"), quoted('a "b", c')
+    (b'cat', b'"a ""b"", c"')
+    """
+    if any(mark in text for mark in _MARKS):
+        text = '"' + text.replace('"', '""') + '"'
+    return text.encode()
+
+
+def _digits(scores: npt.NDArray[np.floating[Any]]) -> tuple[Any, Any]:
+    """Return the texts before and after the decimal point, six decimals; one text where all rows share it."""
+    exact = scores.astype(np.float64)
+    if len(exact) and float(np.abs(exact).max()) >= _LARGE:
+        return np.array([f"{value:.6f}".encode() for value in exact.tolist()]), b""
+    millionths = np.rint(exact * _MILLION).astype(np.int64)
+    size = np.abs(millionths)
+    whole, part = np.divmod(size, _MILLION)
+    key = np.where(millionths < 0, -whole - 1, whole)  # -1 stands for "-0"
+    # Rows come sorted, so equal texts lie together.
+    starts = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
+    texts = [_whole(int(key[start])) for start in starts]
+    if len(texts) == 1:
+        return texts[0], _decimals()[part]
+    return np.repeat(np.array(texts), np.diff(np.append(starts, len(key)))), _decimals()[part]
+
+
+def _whole(key: int) -> bytes:
+    return b"%d" % key if key >= 0 else b"-%d" % (-key - 1)
+
+
+@lru_cache(maxsize=1)
+def _decimals() -> npt.NDArray[np.bytes_]:
+    """``.000000`` to ``.999999``: looking a text up is faster than making it."""
+    digits = np.arange(_MILLION)[:, np.newaxis] // 10 ** np.arange(5, -1, -1) % 10
+    text = np.full((_MILLION, 7), ord("."), dtype=np.uint8)
+    text[:, 1:] = digits + ord("0")
+    return text.reshape(-1).view("S7")
+
+
+class ChangeBlock(NamedTuple):
+    """Some rows of ``changes.csv`` as arrays (K,): texts, and NaN for an empty number."""
+
+    image: npt.NDArray[Any]
+    label: npt.NDArray[Any]
+    value: npt.NDArray[np.int8]
+    score: npt.NDArray[np.float64]
+    threshold: npt.NDArray[np.float64]
+    band: npt.NDArray[Any]
+    source: npt.NDArray[Any]
+    bound: npt.NDArray[np.float64]
+
+
+def read_change_blocks(path: str | Path) -> Iterator[ChangeBlock]:
+    """Yield the rows of ``changes.csv`` in blocks, however many there are.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "changes.csv"
+    >>> _ = file.write_bytes(HEADER + b"a.jpg,cat,1,0.912000,,review,model,\\n")
+    >>> [(block.image.tolist(), block.value.tolist(), block.bound.tolist()) for block in read_change_blocks(file)]
+    [(['a.jpg'], [1], [nan])]
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+
+    file = Path(path)
+    again = "write the folder again with `satl complete`"
+    text, number = pa.string(), pa.float64()
+    words = pa.dictionary(pa.int32(), text)
+    kinds = (text, words, pa.int8(), number, number, words, words, number)
+    try:
+        with file.open("rb") as stream:
+            if stream.readline() != HEADER:
+                raise RunError(f"{file}: its header is not '{','.join(COLUMNS)}': {again}.")
+            if not stream.read(1):
+                return
+        options = pyarrow.csv.ConvertOptions(column_types=dict(zip(COLUMNS, kinds, strict=True)))
+        reading = pyarrow.csv.ReadOptions(block_size=8 << 20, use_threads=False)
+        with pyarrow.csv.open_csv(file, read_options=reading, convert_options=options) as reader:
+            for batch in reader:
+                yield ChangeBlock(
+                    *(column.to_numpy(zero_copy_only=False) for column in _plain(batch.columns))
+                )
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")[:160]
+        raise RunError(f"{file} cannot be read ({reason}): {again}.") from None
+
+
+def _plain(columns: Sequence[Any]) -> list[Any]:
+    import pyarrow as pa
+
+    return [
+        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in columns
+    ]
