@@ -39,7 +39,8 @@ def test_demo_from_end_to_end(tmp_path):
         assert sum(f" {name} " in line for line in done.stdout.splitlines()) == 1
     for column in ("mAP", "OF1", "CF1", "precision", "recall", "seconds"):
         assert column in done.stdout
-    assert f"Report: {out / 'report.html'}" in done.stdout
+    assert f"Report:      {out / 'report.html'}" in done.stdout
+    assert f"satl review {out / 'completed'}" in done.stdout
     assert (out / "report.html").stat().st_size < 4_000_000
     assert "epoch  2  stage 2" in done.stderr
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from satl.completion.folder import CompletionFolder
 from satl.demo.run import DEMO_METHODS, demo_config, demo_content, run_demo
 from satl.errors import ConfigError, RunError, SatlError
 from satl.training.display import Silent
@@ -49,6 +51,8 @@ def test_what_is_left_behind(demo):
         "report.html",
         "results.json",
         "overview.png",
+        "completed",
+        "pictures",
     }
     results = json.loads(result.results.read_text())
     assert list(results["methods"]) == list(DEMO_METHODS)
@@ -57,6 +61,26 @@ def test_what_is_left_behind(demo):
     assert results["methods"]["sst"]["test"]["mAP"] == tested["mAP"]
     assert result.report.read_text().count("<h2>") >= 6
     assert sum(text.startswith("Training ") for text in said) == 3
+
+
+def test_a_table_is_completed_and_known_cells_stay(demo):
+    result, out, _ = demo
+    folder = CompletionFolder.open(out / "completed")
+    given, completed = folder.read_labels(), folder.read_completed()
+    cells = result.comparison.cells
+    assert given.images[:48] == result.comparison.images
+    assert (given.cells[:48] == cells).all()
+    assert (given.cells[48:] != 0).all()  # the validation scenes, on which the certificates rest
+    known = given.cells != 0
+    assert (completed.cells[known] == given.cells[known]).all()
+    report = json.loads((out / "completed" / "report.json").read_text())
+    assert f"{16 * given.num_classes:,} of {known.sum():,} known cells" in report["model"]
+    assert Path(report["images"]) == (out / "pictures").resolve()
+    assert {path.name for path in (out / "pictures").iterdir()} == set(given.images[:48])
+    counts = json.loads(result.results.read_text())["completion"]
+    filled = int((completed.cells != 0).sum() - known.sum())
+    assert counts["present"] + counts["absent"] == filled
+    assert filled + counts["left"] + counts["review"] == (~known).sum()
 
 
 def test_the_record_is_that_of_the_last_model(demo):

@@ -20,6 +20,7 @@ _ROOMS = (
     "complete",
     "audit",
     "review",
+    "export",
 )
 
 

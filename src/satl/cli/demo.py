@@ -42,7 +42,11 @@ def demo(
     console = Console(highlight=False)
     console.print(results_table(result.comparison))
     console.print(result.sentence, soft_wrap=True)
-    console.print(f"Report: {result.report}", soft_wrap=True, markup=False)
+    completion = result.completion
+    console.print(f"A completed table: {completion.report['statement']}", soft_wrap=True, markup=False)
+    console.print(f"Report:      {result.report}", soft_wrap=True, markup=False)
+    console.print(f"Completion:  {completion.folder.page}", soft_wrap=True, markup=False)
+    console.print(f"Review it:   satl review {completion.folder.path}", soft_wrap=True, markup=False)
 
 
 def results_table(comparison: Comparison) -> Table:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from satl.demo.completing import COMPLETED, PICTURES, complete_demo
 from satl.errors import ConfigError, RunError, SatlError, nearest
 from satl.labels.atomic import atomic_path
 
 if TYPE_CHECKING:
+    from satl.completion.complete import Completion
     from satl.evaluation import Evaluation
     from satl.reports.record import Comparison, MethodRecord
     from satl.training.config import RunConfig
@@ -32,7 +34,7 @@ RESULTS = "results.json"
 OVERVIEW = "overview.png"
 FIGURES = "figures"
 """Where `satl figures` puts what it draws of the demo's runs; it goes with them."""
-_OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES})
+_OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES, COMPLETED, PICTURES})
 _MARK = "# Written by `satl demo`, which replaces this folder when it runs again.\n"
 _ORIGIN = "the demo's configuration"
 
@@ -46,6 +48,7 @@ class DemoResult:
     results: Path
     overview: Path
     sentence: str
+    completion: Completion
 
 
 def demo_content(seed: int = 0, overrides: Iterable[str] = ()) -> dict[str, Any]:
@@ -136,6 +139,8 @@ def run_demo(
         say(f"Training {name} ({number} of {len(DEMO_METHODS)})")
         record, evaluations[name] = _train(configs[name], data, out / name, display)
         records.append(record)
+    say("Completing a table")
+    completion = complete_demo(out, out / DEMO_METHODS[-1], data, scenes.size, scenes.seed)
     say("Writing the report")
     rows = data.rows("train")
     truth = data.table.truth
@@ -152,7 +157,7 @@ def run_demo(
         seed=configs[DEMO_METHODS[0]].training.seed,
     )
     picture = scene_pictures(rows, scenes.size, scenes.seed)
-    return _write(out, comparison, evaluations, content, picture)
+    return _write(out, comparison, evaluations, content, picture, completion)
 
 
 def _train(
@@ -215,6 +220,7 @@ def _write(
     evaluations: Mapping[str, Evaluation],
     content: Mapping[str, Any],
     picture: Callable[[int], Any],
+    completion: Completion,
 ) -> DemoResult:
     """Write the report, the picture and, last, the results."""
     from satl.reports.comparison import comparison_page, sentence
@@ -240,11 +246,12 @@ def _write(
             }
             for method in comparison.methods
         },
+        "completion": {"statement": completion.report["statement"], **completion.report["counts"]},
         "configuration": content,
     }
     with atomic_path(out / RESULTS) as temporary:
         temporary.write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return DemoResult(comparison, out / REPORT, out / RESULTS, out / OVERVIEW, text)
+    return DemoResult(comparison, out / REPORT, out / RESULTS, out / OVERVIEW, text, completion)
 
 
 def _quality(comparison: Comparison, method: MethodRecord) -> dict[str, Any] | None:

@@ -1,0 +1,163 @@
+"""``satl export`` and ``satl import``: to other tools and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from satl.cli.labels import EncodingOption, IgnoreOption
+
+FORMATS_HELP = "label-studio, fiftyone, cvat, huggingface, coco, wide or long."
+FormatOption = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.command("export")(export_command)
+    app.command("import")(import_command)
+
+
+def export_command(
+    source: Annotated[
+        Path,
+        typer.Argument(metavar="SOURCE", help="Folder that `satl complete` wrote, or a label table."),
+    ],
+    format: FormatOption,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="FILE", help="File to write; others may come beside it.")
+    ],
+    band: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--band", help="Suggestions to export: accepted or review; repeatable. Both if left out."
+        ),
+    ] = None,
+    suggestions_only: Annotated[
+        bool,
+        typer.Option(
+            "--suggestions-only", help="Only images with suggestions, and without their known labels."
+        ),
+    ] = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            "--labels",
+            help="Take the known cells from this table: the one `satl merge` wrote after a review.",
+        ),
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(
+            "--images", help="Folder of the image files: find each, and write its size (cvat, coco)."
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            help="For label-studio: where it finds the images, https://..., s3://... or a folder below its "
+            "document root.",
+        ),
+    ] = None,
+    encoding: EncodingOption = None,
+    ignore_column: IgnoreOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier export.")] = False,
+) -> None:
+    """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
+    from satl.errors import ConfigError
+    from satl.export import BANDS, export, find_tool, read_source
+
+    tool = find_tool(format, out)
+    if address is not None and tool.name != "label-studio":
+        raise ConfigError("--address belongs to -f label-studio: leave it out.")
+    content = read_source(
+        source,
+        encoding=encoding,
+        ignore_columns=ignore_column or (),
+        labels=labels,
+        bands=band or BANDS,
+        suggestions_only=suggestions_only,
+        images=images,
+        address=address,
+    )
+    if out.parent.resolve() == source.resolve():
+        raise ConfigError(f"{out} lies in the folder that is exported: name a file elsewhere with -o.")
+    files = export(content, format, out, force=force)
+    table, proposed = content.table, content.suggestions
+    typer.echo(f"Known labels: {int(table.known.sum()):,} in {table.num_images:,} images")
+    if proposed is not None:
+        counts = ", ".join(
+            f"{int((proposed.bands == code).sum()):,} {name}" for code, name in enumerate(BANDS)
+        )
+        typer.echo(f"Suggestions: {counts}")
+    for file in files:
+        typer.echo(f"Wrote  {file}")
+    if labels is None and (source / "review.sqlite").is_file():
+        typer.echo(
+            f"Note: {source} has been reviewed, and decisions are not in it before `satl merge {source} TABLE -o NEW`: "
+            "export again with --labels NEW.",
+            err=True,
+        )
+
+
+def import_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What the tool exported.")],
+    format: FormatOption,
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="TABLE", help="Table to write; its extension says how.")
+    ],
+    onto: Annotated[
+        Path | None,
+        typer.Option(
+            "--onto", metavar="TABLE", help="Write the decisions into this table, in its own shape."
+        ),
+    ] = None,
+    unticked: Annotated[
+        str,
+        typer.Option(
+            "--unticked",
+            help="For label-studio: what a class is that a person ticked neither as present nor as absent, "
+            "unknown or absent.",
+        ),
+    ] = "unknown",
+    replace_known: Annotated[
+        bool,
+        typer.Option("--replace-known", help="Let a decision overwrite a known cell that says otherwise."),
+    ] = False,
+    encoding: EncodingOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite TABLE.")] = False,
+) -> None:
+    """Read what people decided in another tool into a label table; predictions decide nothing."""
+    from satl.export import import_file
+
+    report = import_file(
+        file,
+        format,
+        out,
+        onto=onto,
+        encoding=encoding,
+        unticked=unticked,
+        replace_known=replace_known,
+        force=force,
+    )
+    typer.echo(
+        f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
+        f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten)"
+    )
+    if report.unticked:
+        typer.echo(f"Absent because not ticked: {report.unticked:,}")
+    if report.suggestions:
+        typer.echo(f"Predictions, which decide nothing: {report.suggestions:,}")
+    if report.skipped:
+        typer.echo(f"Skipped tasks: {report.skipped:,}")
+    if report.first_elsewhere is not None:
+        image, label = report.first_elsewhere
+        typer.echo(
+            f"Left out: {report.elsewhere:,} about cells that {onto} does not have"
+            f" (such as image {image!r}, class {label!r})",
+            err=True,
+        )
+    typer.echo(f"Known: {report.known:,} of {report.cells:,} cells")
+    typer.echo(f"Table  {report.files[0]}")

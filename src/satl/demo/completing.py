@@ -1,0 +1,69 @@
+"""The end of the demo: a table completed with a promise, ready to be reviewed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from satl.completion.complete import Completion
+    from satl.training.data import RunData
+
+COMPLETED = "completed"
+PICTURES = "pictures"
+_IMAGES = 1000
+_PIXELS = 160
+_PRECISION = 0.9
+
+
+def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> Completion:
+    """Complete the table of some training scenes from the last model of a run, and paint their pictures.
+
+    Certificates rest on the validation scenes, whose labels are all known: the last model of a run does not depend
+    on them in any way (only the choice of the best epoch does).
+
+    Args:
+        out: the demo's folder.
+        run: the run whose model scores the cells.
+        data: its data.
+        size: side of the scenes in pixels.
+        seed: seed of the scenes.
+    """
+    from PIL import Image
+
+    from satl.completion.case import Case
+    from satl.completion.complete import complete
+    from satl.completion.judgement import Settings
+    from satl.demo.scenes import render_scene
+    from satl.labels import TableFile
+    from satl.training.recogniser import Recogniser
+
+    trained, tested = data.rows("train")[:_IMAGES], data.rows("val")
+    rows = np.concatenate([trained, tested])
+    table = data.table.select(rows).with_truth(None)
+    pictures = out / PICTURES
+    pictures.mkdir()
+    for row in trained:
+        pixels, _ = render_scene(int(row), size=max(size, _PIXELS), seed=seed)
+        Image.fromarray(pixels).save(pictures / data.table.images[row])
+    scores = Recogniser.load(run, "last").probabilities(data.source, rows)
+    case = Case(
+        file=TableFile(table, Path("scenes.csv"), "csv", "blank"),
+        scores=np.asarray(scores, dtype=np.float32),
+        basis=table.cells,
+        tested=np.arange(len(rows))[:, None] >= np.full((1, table.num_classes), len(trained)),
+        source={
+            "kind": "scores",
+            "scores": str(run),
+            "labels": "scenes.csv",
+            "format": "csv",
+            "encoding": "blank",
+            "out_of_sample": "those of the validation scenes, which the last model of the run does not depend on",
+            "folds": 0,
+        },
+        images=str(pictures.resolve()),
+        keep_scores=True,
+    )
+    return complete(case, out / COMPLETED, Settings(precision=_PRECISION))

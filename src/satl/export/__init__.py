@@ -1,0 +1,32 @@
+"""To other tools and back: known cells as annotations, suggestions as predictions and never as annotations."""
+
+from __future__ import annotations
+
+from satl.export import coco, cvat, fiftyone, huggingface, label_studio, tables
+from satl.export.importing import ImportReport, import_file, read_export
+from satl.export.registry import TOOLS, Imported, ToolFormat, find_tool, register_tool
+from satl.export.source import Source, read_source
+from satl.export.suggestions import BANDS, Suggestions
+from satl.export.writing import export
+
+__all__ = [
+    "BANDS",
+    "TOOLS",
+    "ImportReport",
+    "Imported",
+    "Source",
+    "Suggestions",
+    "ToolFormat",
+    "coco",
+    "cvat",
+    "export",
+    "fiftyone",
+    "find_tool",
+    "huggingface",
+    "import_file",
+    "label_studio",
+    "read_export",
+    "read_source",
+    "register_tool",
+    "tables",
+]

@@ -1,0 +1,56 @@
+"""Write an export completely or not at all."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+from satl.errors import TableError
+from satl.export.registry import MAIN, find_tool
+from satl.export.source import Source
+from satl.labels.atomic import atomic_path
+
+
+def export(source: Source, format: str, out: str | Path, *, force: bool = False) -> tuple[Path, ...]:
+    """Write ``source`` in a format of ``TOOLS``; return the files, the one called ``out`` first.
+
+    force: replace the files of an earlier export; one that is no longer needed is removed.
+
+    >>> import tempfile, numpy as np
+    >>> from satl.export import Suggestions
+    >>> from satl.labels import LabelTable
+    >>> table = LabelTable(("a.jpg",), ("cat", "dog"), np.array([[1, 0]]))
+    >>> file = Path(tempfile.mkdtemp()) / "metadata.jsonl"
+    >>> [path.name for path in export(Source(table, Suggestions.of([(0, 1, 1, 0.7, 1)])), "huggingface", file)]
+    ['metadata.jsonl', 'metadata.classes.json']
+    >>> print(file.read_text().replace(', "neg', ',\\n "neg'), end="")
+    {"file_name": "a.jpg", "positive": ["cat"],
+     "negative": [], "predictions": [{"label": "dog", "value": 1, "score": 0.700000, "band": "review"}]}
+    """
+    target = Path(out)
+    tool = find_tool(format, target)
+    files = tool.files(target)
+    for file in files.values():
+        if file.is_dir():
+            raise TableError(f"{file} is a folder: name another file with -o.")
+        if file.exists() and not force:
+            raise TableError(
+                f"{file} exists already: name another file with -o, or pass --force to overwrite it."
+            )
+    roles = tool.roles(source)
+    try:
+        with ExitStack() as written:
+            # Files appear when the stack unwinds, the main one last: where it is, all of it is.
+            temporary = {role: written.enter_context(atomic_path(files[role])) for role in roles}
+            tool.write(source, temporary)
+    except TableError as error:
+        # Writers see a temporary name, so the one that the user gave is told here.
+        raise type(error)(f"{target}: {error}") from None
+    except OSError as error:
+        raise TableError(
+            f"{target} cannot be written ({error.strerror or error}): choose another place."
+        ) from None
+    for role, file in files.items():
+        if role not in roles:
+            file.unlink(missing_ok=True)
+    return tuple(files[role] for role in sorted(roles, key=lambda role: role != MAIN))
