@@ -28,6 +28,7 @@ bench: $(VENV)/.ready
 	$(PY) benchmarks/coco_reader.py
 	$(PY) benchmarks/augmentation.py
 	$(PY) benchmarks/certificate_simulation.py
+	$(PY) benchmarks/complete_table.py
 	$(PY) benchmarks/review_page.py
 	$(PY) benchmarks/demo_seeds.py
 

@@ -16,6 +16,7 @@ from satl.completion.changes import ChangeFormat, Group, read_change_blocks
 from satl.completion.complete import Completion, complete
 from satl.completion.judgement import Settings, best_guess
 from satl.errors import RunError, TableError
+from satl.export.source import read_source
 from satl.labels import LabelTable, open_table, read_table, write_table
 
 
@@ -123,6 +124,11 @@ def test_too_many_absent_cells_are_not_listed_one_by_one(
     monkeypatch.setattr(cells, "MOST_LISTED_ABSENT", done.absent - 1)
     short = run(drawn, tmp_path / "short")
     assert not short.report["source"]["lists_absent"]
+    done.folder.require_all_listed()
+    with pytest.raises(RunError, match=r"completed\.\w+, or complete again with --list-all"):
+        short.folder.require_all_listed()
+    with pytest.raises(RunError, match="leaves out the cells accepted as absent"):
+        read_source(short.folder.path)
     assert any("but not one by one in changes.csv" in note for note in short.report["notes"])
     assert {
         (line["band"], line["value"])

@@ -83,6 +83,14 @@ class CompletionFolder:
             raise RunError(f"{self.report} was written by another version of satl: {_AGAIN}.")
         return report
 
+    def require_all_listed(self) -> None:
+        """Refuse a ``changes.csv`` that leaves out what was accepted as absent."""
+        if not self.read_report()["source"].get("lists_absent", True):
+            raise RunError(
+                f"{self.changes} leaves out the cells accepted as absent, because they are more than ten million: take "
+                f"them from {self.completed.name}, or complete again with --list-all."
+            )
+
     def read_completed(self) -> LabelTable:
         """Return the completed table."""
         encoding = self.read_report()["source"]["encoding"]

@@ -150,6 +150,8 @@ def _read_folder(
 
     folder = CompletionFolder.open(place)
     before = folder.read_labels().with_truth(None)
+    if "accepted" in bands:
+        folder.require_all_listed()
     proposed = _read_changes(folder.changes, before, bands)
     table = before
     if labels is not None:

@@ -171,6 +171,9 @@ def _decisions(folder: Path, required: bool) -> tuple[list[Cell], list[Cell]]:
 
 
 def _accepted(folder: Path, looked_at: set[tuple[str, str]]) -> Iterable[Cell]:
+    from satl.completion.folder import CompletionFolder
+
+    CompletionFolder(folder).require_all_listed()
     for change in read_changes(folder / CHANGES):
         if change.band == "accepted" and (change.image, change.label) not in looked_at:
             yield change.image, change.label, change.value
