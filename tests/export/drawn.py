@@ -23,8 +23,7 @@ text = (
         max_size=8,
     )
     .map("".join)
-    # The mark U+FEFF in front of a file belongs to the file and not to a name.
-    .filter(lambda s: s == s.strip() and not s.startswith("\ufeff"))
+    .filter(lambda s: s == s.strip())
 )
 # Names that a table would take for a column of its own or for a value are not the matter here.
 _TAKEN = ("image", "split", "label", "labels", "tags", "positives", "value")

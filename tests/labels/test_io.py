@@ -661,3 +661,11 @@ def test_formats_that_share_an_extension_are_told_apart_by_content(tmp_path: Pat
     assert find_format(write(tmp_path / "t.dat", "neither")).name == "plain"
     assert find_format(write(tmp_path / "t.dat", "red")).name == "red"
     assert find_format(tmp_path / "new.dat", writing=True).name == "plain"
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.tsv", "long.csv"])
+def test_a_name_may_begin_with_a_byte_order_mark(name: str, tmp_path: Path) -> None:
+    table = LabelTable(("\ufeffa.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [-1, 1]], dtype=np.int8))
+    format = "long" if name.startswith("long") else None
+    write_table(table, tmp_path / name, format=format)
+    assert read_table(tmp_path / name).images == table.images

@@ -58,6 +58,8 @@ def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
     body_at, header = _read_header(data, path)
     check_names(header, path)
     body = pa.py_buffer(data)[body_at:]
+    if data.startswith(BOM, body_at):
+        body = pa.py_buffer(BOM + data[body_at:])  # pyarrow takes the first mark for that of the file
     # Columns are called by position: the names were checked above and may be anything.
     names = [str(i) for i in range(len(header))]
     text, words = pa.string(), pa.dictionary(pa.int32(), pa.string())
