@@ -1,0 +1,42 @@
+"""The grids of the real photographs can be run as they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from satl.experiments.configs import cell_configs
+from satl.experiments.grid import make_grid
+from satl.training.config import make_config
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "coco18"
+PAPER = {
+    *("ignore", "assume-negative", "ssgrl", "ml-gcn", "kggr", "sst", "hst"),
+    *("sst+sate", "sst+drl", "sst+satl", "hst+sate", "hst+drl", "hst+satl"),
+}
+
+
+@pytest.mark.parametrize(("name", "cells"), [("main", 150), ("others", 162), ("sweeps", 84)])
+def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
+    grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
+    configs = cell_configs(grid, FOLDER, name)
+    assert len(configs) == cells
+    for config in configs.values():
+        assert config.data.images == (FOLDER / "data" / "images")
+        assert (config.training.epochs, config.model.backbone) == (15, "resnet50")
+    assert f"| {cells} |" in (FOLDER / "README.md").read_text()
+
+
+def test_together_they_hold_every_method_of_the_paper() -> None:
+    methods = set()
+    for name in ("main", "others"):
+        methods |= set(yaml.safe_load((FOLDER / f"{name}.yaml").read_text())["methods"])
+    assert methods == PAPER | {"satl+"}
+
+
+def test_the_run_of_the_certificates_is_valid() -> None:
+    config = make_config(yaml.safe_load((FOLDER / "certificates.yaml").read_text()), "certificates")
+    assert config.data.holdout
+    assert config.data.proportion == 0.1
