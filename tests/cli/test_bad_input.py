@@ -265,7 +265,9 @@ def test_wrong_ends_of_predict(bench: Bench, tiny_run: Path) -> None:
     bench.refused("predict", tiny_run, empty, "-o", out, parts=("empty", "holds no image", ".jpg"))
     broken = bench.folder / "broken.png"
     broken.write_bytes(image.read_bytes()[:200])
-    bench.refused("predict", tiny_run, image, broken, "-o", out, parts=("broken.png", "truncated"))
+    bench.refused(
+        "predict", tiny_run, image, broken, "-o", out, parts=("broken.png' is truncated", "leave it out")
+    )
     bench.refused("predict", tiny_run, bench.table, "-o", out, parts=("labels.csv", "not an image"))
     bench.refused(
         "predict", tiny_run, image, "-o", out, "--checkpoint", "first", parts=("'first'", "best or last")

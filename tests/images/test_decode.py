@@ -100,7 +100,9 @@ def test_sixteen_bits_keep_their_range(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_pixels_of_unknown_range_are_refused(tmp_path: Path, dtype: type) -> None:
     Image.fromarray(np.ones((4, 4), dtype=dtype)).save(tmp_path / "a.tif")
-    with pytest.raises(ImageError, match=r"a\.tif' has .* save it with 8 or 16 bits; .*satl inspect"):
+    with pytest.raises(
+        ImageError, match=r"a\.tif' has .* save it with 8 or 16 bits; replace it or leave it out"
+    ):
         decode_image(tmp_path / "a.tif", 4)
 
 
@@ -181,8 +183,10 @@ def test_truncated_file(tmp_path: Path, name: str, kept: float) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match=r"gone\.jpg' is missing; .*satl inspect"):
+    with pytest.raises(ImageError, match=r"gone\.jpg' is missing; replace it or leave it out$"):
         decode_image(tmp_path / "gone.jpg", 32)
+    with pytest.raises(ImageError, match=r"gone\.jpg' of row 3 is missing; .*satl inspect"):
+        decode_image(tmp_path / "gone.jpg", 32, row=3)
 
 
 @pytest.mark.parametrize(

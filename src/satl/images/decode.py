@@ -30,7 +30,10 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_REMEDY = "replace it or take its row out of the table (`satl inspect TABLE --images DIR` lists all of them)"
+_REMEDY = "replace it or leave it out"
+_REMEDY_IN_A_TABLE = (
+    "replace it or take its row out of the table (`satl inspect TABLE --images DIR` lists all of them)"
+)
 
 
 def decode_image(path: str | Path, size: int | None, *, row: int | None = None) -> NDArray[np.uint8]:
@@ -44,7 +47,7 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
     Args:
         path: the file.
         size: side of the square in pixels; ``None`` keeps the size of the file.
-        row: 1-based row of the table that names the file, for the message of an error.
+        row: 1-based row of the table that names the file, for the message of an error; None: no table does.
 
     Returns:
         uint8 array (size, size, 3), or (H, W, 3) where ``size`` is ``None``.
@@ -59,26 +62,26 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
     (16, 16, 3)
     """
     name = f"image file '{path}'" + (f" of row {row}" if row is not None else "")
+    remedy = _REMEDY if row is None else _REMEDY_IN_A_TABLE
     try:
         with Image.open(path, formats=_readable_formats()) as image:
             return _to_array(image, size)
     except ImageError as error:
-        raise ImageError(f"{name} {error}; {_REMEDY}") from None
+        raise ImageError(f"{name} {error}; {remedy}") from None
     except FileNotFoundError:
-        raise ImageError(f"{name} is missing; {_REMEDY}") from None
+        raise ImageError(f"{name} is missing; {remedy}") from None
     except (IsADirectoryError, PermissionError) as error:
-        raise ImageError(f"{name} cannot be opened ({error.strerror}); {_REMEDY}") from None
+        raise ImageError(f"{name} cannot be opened ({error.strerror}); {remedy}") from None
     except UnidentifiedImageError:
-        raise ImageError(f"{name} is not an image in a format that can be read; {_REMEDY}") from None
+        raise ImageError(f"{name} is not an image in a format that can be read; {remedy}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ImageError(
-            f"{name} has too many pixels to be opened safely; save a smaller copy of it or take its row out"
-            " of the table"
+            f"{name} has too many pixels to be opened safely; save a smaller copy of it, or {remedy}"
         ) from None
     except MemoryError:
         raise
     except Exception as error:  # the parsers behind Pillow answer damaged bytes with errors of every kind
-        raise ImageError(f"{name} is truncated or damaged ({_one_line(error)}); {_REMEDY}") from None
+        raise ImageError(f"{name} is truncated or damaged ({_one_line(error)}); {remedy}") from None
 
 
 @cache

@@ -53,17 +53,25 @@ class FolderImages:
         image_ids: one id for every image, in the order of the rows of the table.
         size: side S of the square that every image is resized to.
         rows: 1-based row of every id in the table of the user, for messages; counted from 1 if not given.
+        in_table: whether the ids come from a table at all; messages name no row otherwise.
 
     Raises:
         ImageError: the folder or a file is missing, or an id without extension matches several files.
     """
 
     def __init__(
-        self, folder: str | Path, image_ids: Sequence[str], size: int, *, rows: Sequence[int] | None = None
+        self,
+        folder: str | Path,
+        image_ids: Sequence[str],
+        size: int,
+        *,
+        rows: Sequence[int] | None = None,
+        in_table: bool = True,
     ) -> None:
         _require_size(size)
         self._folder = Path(folder)
         self._size = size
+        self._in_table = in_table
         self._rows = None if rows is None else np.asarray(rows, dtype=np.int64)
         if self._rows is not None and len(self._rows) != len(image_ids):
             raise ValueError(f"{len(self._rows)} rows for {len(image_ids)} image ids")
@@ -91,7 +99,9 @@ class FolderImages:
         """Decode image ``i``: uint8 (S, S, 3)."""
         return decode_image(self._files[i], self._size, row=self._row(i))
 
-    def _row(self, i: int) -> int:
+    def _row(self, i: int) -> int | None:
+        if not self._in_table:
+            return None
         return int(self._rows[i]) if self._rows is not None else i % max(len(self._files), 1) + 1
 
     def _find(self, image_ids: Sequence[str]) -> tuple[str, ...]:

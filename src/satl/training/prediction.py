@@ -47,7 +47,8 @@ def predict_files(
     recogniser = Recogniser.load(run, checkpoint)
     config = recogniser.config
     # The same way from file to pixels as in training and evaluation, so that the probabilities are the same.
-    source = FolderImages(Path(), [str(file.absolute()) for file in files], config.source_size)
+    names = [str(file.absolute()) for file in files]
+    source = FolderImages(Path(), names, config.source_size, in_table=False)
     in_memory = cached(source, limit_bytes=int(config.images.cache_gb * 2**30), progress=progress)
     return recogniser.classes, recogniser.probabilities(in_memory, batch_size=batch_size)
 
