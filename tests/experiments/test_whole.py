@@ -142,8 +142,8 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     command = [sys.executable, "-m", "satl", "experiment", str(grid), "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
     waited_until = time.monotonic() + 120
-    last = out / "runs" / "sst-p30-s0" / "checkpoints" / "last"
-    while not last.is_dir():
+    metrics = out / "runs" / "sst-p30-s0" / "metrics.jsonl"  # written when the first epoch is over
+    while not metrics.is_file():
         assert time.monotonic() < waited_until
         time.sleep(0.05)
     process.kill()
@@ -159,5 +159,5 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
                 break
         except RunError:
             time.sleep(0.1)
-    done = len((out / "runs" / "sst-p30-s0" / "metrics.jsonl").read_text().splitlines())
+    done = len(metrics.read_text().splitlines())
     assert 0 < done < 400
