@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import SatlError
-from satl.evaluation._check import as_labels
+from satl.evaluation._check import as_labels, as_real_matrix
 
 FloatMatrix = npt.NDArray[np.floating[Any]]
 LabelMatrix = npt.NDArray[np.int8]
@@ -44,15 +44,7 @@ def as_cells(
     A score that is NaN stays: it says that the cell has none. Half precision becomes single precision and
     integers become double precision, both exact.
     """
-    array = np.asarray(scores)
-    if array.ndim != 2:
-        raise SatlError(f"scores must have the shape (images, classes), not {array.shape}.")
-    if array.dtype == np.float16:
-        array = array.astype(np.float32)
-    elif not np.issubdtype(array.dtype, np.floating):
-        if not (np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_):
-            raise SatlError(f"scores must be real numbers, not {array.dtype}.")
-        array = array.astype(np.float64)
+    array = as_real_matrix(scores)
     known = as_labels(labels, array.shape)
     if held_out is None:
         return array, known, None

@@ -14,14 +14,11 @@ LabelMatrix = npt.NDArray[np.int8]
 BoolMatrix = npt.NDArray[np.bool_]
 
 
-def as_scores(scores: npt.ArrayLike, name: str = "scores") -> FloatMatrix:
-    """Return ``scores`` as a floating-point (N, C) array, refusing NaN and other shapes.
+def as_real_matrix(scores: npt.ArrayLike, name: str = "scores") -> FloatMatrix:
+    """Return ``scores`` as a floating-point (N, C) array, NaN included, refusing other shapes and kinds.
 
-    Half precision becomes single precision and integers become double precision (both exact for what
-    they hold), because NumPy sorts those much faster.
-
-    >>> as_scores([[1, 2]]).dtype
-    dtype('float64')
+    >>> as_real_matrix([[1, float("nan")]])
+    array([[ 1., nan]])
     """
     array = np.asarray(scores)
     if array.ndim != 2:
@@ -32,6 +29,19 @@ def as_scores(scores: npt.ArrayLike, name: str = "scores") -> FloatMatrix:
         if not (np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_):
             raise SatlError(f"{name} must be real numbers, not {array.dtype}.")
         array = array.astype(np.float64)
+    return array
+
+
+def as_scores(scores: npt.ArrayLike, name: str = "scores") -> FloatMatrix:
+    """Return ``scores`` as a floating-point (N, C) array, refusing NaN and other shapes.
+
+    Half precision becomes single precision and integers become double precision (both exact for what
+    they hold), because NumPy sorts those much faster.
+
+    >>> as_scores([[1, 2]]).dtype
+    dtype('float64')
+    """
+    array = as_real_matrix(scores, name)
     missing = np.isnan(array)
     if missing.any():
         row, column = np.argwhere(missing)[0]

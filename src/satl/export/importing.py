@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from satl.errors import ConfigError, TableError, nearest
 from satl.export.registry import Imported, find_tool
-from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table, write_table
-from satl.labels.io import FORMATS, find_format
+from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, open_table, write_table
+from satl.labels.io import find_format, same_format, write_alike
 
 UNTICKED = ("unknown", "absent")
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
@@ -110,7 +110,7 @@ def import_file(
         )
     source = None if onto is None else open_table(onto, encoding)
     table = source.table if source else imported.table.with_cells(np.zeros_like(imported.table.cells))
-    find_format(target, writing=True, name=_same_format(source, target))
+    find_format(target, writing=True, name=None if source is None else same_format(source, target))
     decided = _Decisions(imported, table, unticked == "absent")
     decided.require_some(Path(path), None if onto is None else Path(onto))
     before = table.cells[decided.rows, decided.columns]
@@ -122,7 +122,7 @@ def import_file(
     merged = table.with_cells(cells)
     new = before == UNKNOWN
     return ImportReport(
-        files=_write(source, merged, target),
+        files=write_table(merged, target) if source is None else write_alike(source, merged, target),
         present=int((new & (decided.values == PRESENT)).sum()),
         absent=int((new & (decided.values == ABSENT)).sum()),
         confirmed=int((before == decided.values).sum()),
@@ -215,23 +215,6 @@ def _check_target(target: Path, path: Path, onto: Path | None, force: bool) -> N
             raise TableError(f"{target} would be overwritten by its own import: choose another name with -o.")
     if target.exists() and not force:
         raise TableError(f"{target} exists already: choose another name, or pass --force to overwrite it.")
-
-
-def _same_format(source: TableFile | None, path: Path) -> str | None:
-    """Return the format of ``source`` if a file called ``path`` can be of it, else None."""
-    if source is None:
-        return None
-    format = FORMATS[source.format]
-    return format.name if format.write is not None and path.suffix.lower() in format.extensions else None
-
-
-def _write(source: TableFile | None, table: LabelTable, path: Path) -> tuple[Path, ...]:
-    name = _same_format(source, path)
-    if source is None or name is None:
-        return write_table(table, path)
-    # A foreign .npz may be read in an encoding in which satl writes none; its own states how it is to be read.
-    unwritable = name == "npz" and source.encoding not in ("signed", "csl")
-    return write_table(table, path, None if unwritable else source.encoding, format=name)
 
 
 def _clash(

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from satl.errors import RunError, TableError
-from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table, write_table
-from satl.labels.io import FORMATS, find_format
+from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table
+from satl.labels.io import find_format, same_format, write_alike
 from satl.labels.table import Cells
 from satl.review.folder import CHANGES, REVIEW, read_changes, require_completed
 from satl.review.store import ReviewStore
@@ -70,7 +70,7 @@ def merge_review(
     """
     folder, target = require_completed(out), Path(new)
     source = open_table(table, encoding)
-    find_format(target, writing=True, name=_same_format(source, target))
+    find_format(target, writing=True, name=same_format(source, target))
     if target.resolve() == source.path.resolve():
         raise TableError(f"{target} would be overwritten by its own merge: choose another name with -o.")
     decided, skipped = _decisions(folder, required=not include_accepted)
@@ -104,21 +104,6 @@ def merge_review(
         cells=merged.cells.size,
         encoding=source.encoding,
     )
-
-
-def write_alike(source: TableFile, table: LabelTable, path: Path) -> tuple[Path, ...]:
-    """Write ``table`` in the format and encoding of ``source``, or as the extension says if it is another."""
-    name = _same_format(source, path)
-    # A foreign .npz may be read in an encoding in which satl writes none; its own states how it is to be read.
-    unwritable = name == "npz" and source.encoding not in ("signed", "csl")
-    encoding = None if name is None or unwritable else source.encoding
-    return write_table(table, path, encoding, format=name)
-
-
-def _same_format(source: TableFile, path: Path) -> str | None:
-    """Return the format of ``source`` if a file called ``path`` can be of it, else None."""
-    format = FORMATS[source.format]
-    return format.name if format.write is not None and path.suffix.lower() in format.extensions else None
 
 
 class _Cells:

@@ -30,8 +30,10 @@ __all__ = [
     "positives",
     "read_table",
     "register_format",
+    "same_format",
     "truth_path",
     "wide_csv",
+    "write_alike",
     "write_table",
 ]
 
@@ -141,6 +143,21 @@ def write_table(
         reason = error.strerror or str(error)
         raise TableError(f"{destination} cannot be written ({reason}): choose another place.") from None
     return tuple(destination for _, destination, _ in jobs)
+
+
+def same_format(source: TableFile, path: Path) -> str | None:
+    """Return the name of the format of ``source`` if a file called ``path`` can be of it, else None."""
+    format = FORMATS[source.format]
+    return format.name if format.write is not None and path.suffix.lower() in format.extensions else None
+
+
+def write_alike(source: TableFile, table: LabelTable, path: Path) -> tuple[Path, ...]:
+    """Write ``table`` in the format and encoding of ``source``, or as the extension says if it is another."""
+    name = same_format(source, path)
+    # A foreign .npz may be read in an encoding in which satl writes none; its own states how it is to be read.
+    unwritable = name == "npz" and source.encoding not in ("signed", "csl")
+    encoding = None if name is None or unwritable else source.encoding
+    return write_table(table, path, encoding, format=name)
 
 
 def truth_path(path: PathLike) -> Path:
