@@ -290,6 +290,34 @@ def test_what_could_not_be_loaded_or_stored_is_made_up_for(
     context.close()
 
 
+def test_half_an_answer_of_a_killed_server_is_no_answer(
+    browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
+) -> None:
+    served = serve(illustrated(tmp_path))
+    context = browser.new_context()
+    page = served.open(context)
+    page.evaluate("window.untouched = true")  # gone after a reload
+
+    def half(route: Route) -> None:
+        """The server does its work and dies while it answers."""
+        response = route.fetch()
+        route.fulfill(status=200, content_type="application/json", body=response.text()[:7])
+
+    page.route("**/api/changes*", half)
+    page.wait_for_selector("#banner >> text=does not answer")
+    page.route("**/api/decide", half)
+    at = cell(page)
+    press(page, "s")
+    page.wait_for_selector("#banner >> text=1 decision not stored yet")
+    page.unroute("**/api/changes*")
+    page.unroute("**/api/decide")
+    page.wait_for_selector("#banner", state="hidden")
+    stored(page)
+    assert page.evaluate("window.untouched") is True
+    assert [(d.image, d.label, d.value) for d in served.store.decisions()] == [(*at, 0)]
+    context.close()
+
+
 def test_tabs_agree_and_lose_no_update(
     browser: Browser, tmp_path: Path, serve: Callable[[Completed], Served]
 ) -> None:

@@ -10,10 +10,10 @@ export class Refused extends Error {
   }
 }
 
+// A server killed while it answers leaves half a body behind a good status: that is no answer, and fails like none.
 async function answer(response) {
-  const body = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refused(response.status, body);
-  return body;
+  if (!response.ok) throw new Refused(response.status, await response.json().catch(() => ({})));
+  return response.json();
 }
 
 export async function get(path, parameters = {}) {
