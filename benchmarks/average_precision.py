@@ -1,10 +1,12 @@
 """Average precision of 40,000 x 80 scores: satl against scikit-learn, in one run.
 
-    python benchmarks/average_precision.py [--images 40000] [--classes 80] [--repeats 5]
+    python benchmarks/average_precision.py [--images 40000] [--classes 80] [--repeats 5] [--device cuda]
 
 Both get the same complete labels and the same scores (with ties); the values must agree to 1e-12. The
 times are the best of the repeats, taken in turn so that a busy machine slows both alike. scikit-learn
-computes the plain average precision only; satl's time is for interpolated and plain together.
+computes the plain average precision only; satl's time is for interpolated and plain together. With
+``--device cuda`` the version for tensors is timed as well, from scores on the GPU to numbers on the host,
+against the NumPy version with its copy from the GPU.
 """
 
 from __future__ import annotations
@@ -27,6 +29,36 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def tensors_against_numpy(scores: np.ndarray, labels: np.ndarray, repeats: int, device: str) -> bool:
+    """Print one row for each dtype; whether every value agrees."""
+    import torch
+
+    from satl.evaluation.tensors import average_precision_pair_tensor
+
+    where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    print(f"tensors on {where}, both APs as numbers on the host")
+    print(f"{'scores':<24}{'tensors':>12}{'copy + NumPy':>14}{'ratio':>8}{'difference':>12}")
+    truth = torch.from_numpy(labels).to(device)
+    agree = True
+    for dtype in (torch.bfloat16, torch.float32, torch.float64):
+        matrix = torch.from_numpy(scores).to(device, dtype)
+
+        def ours(matrix: torch.Tensor = matrix) -> np.ndarray:
+            return torch.stack(average_precision_pair_tensor(matrix, truth)).cpu().numpy()
+
+        def numpy(matrix: torch.Tensor = matrix) -> np.ndarray:
+            copied = matrix.float() if matrix.dtype == torch.bfloat16 else matrix
+            return np.stack(average_precision_pair(copied.cpu().numpy(), labels))
+
+        difference = float(np.abs(ours() - numpy()).max())
+        times = [(seconds(ours), seconds(numpy)) for _ in range(repeats)]
+        own, peer = (min(column) for column in zip(*times, strict=True))
+        name = str(dtype).removeprefix("torch.")
+        print(f"{name:<24}{own * 1000:>9.2f} ms{peer * 1000:>11.2f} ms{own / peer:>8.3f}{difference:>12.1e}")
+        agree = agree and difference < 1e-12
+    return agree
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -34,6 +66,9 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=40_000)
     parser.add_argument("--classes", type=int, default=80)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], help="time the version for tensors there as well"
+    )
     options = parser.parse_args()
     shape = (options.images, options.classes)
     rng = np.random.default_rng(0)
@@ -70,6 +105,8 @@ def main() -> None:
     names = [str(c) for c in range(options.classes)]
     whole = min(seconds(lambda: evaluate_scores(scores, labels, names)) for _ in range(options.repeats))
     print(f"evaluate_scores (both APs, 12 count metrics, per-class table), float64: {whole:.3f} s")
+    if options.device and not tensors_against_numpy(scores, labels, options.repeats, options.device):
+        missed.append("tensors")
     print(f"budget: ratio <= {BUDGET}: {'missed by ' + ', '.join(missed) if missed else 'kept'}")
     raise SystemExit(bool(missed))
 

@@ -15,6 +15,7 @@ COMMANDS = (
         "inspect",
         "mask",
         "convert",
+        "pack",
         "scenes",
         "train",
         "recipes",

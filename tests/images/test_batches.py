@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import multiprocessing
 import random
 from itertools import chain
 from pathlib import Path
@@ -13,6 +14,7 @@ from PIL import Image
 
 from satl.errors import ConfigError, ImageError
 from satl.images import ArrayImages, Batches, FolderImages, epoch_order
+from satl.images.batches import _new_images
 
 
 def numbered(num: int, size: int = 2) -> ArrayImages:
@@ -65,7 +67,7 @@ def test_batch_is_channels_first_uint8_with_positions_in_the_source() -> None:
     first, second = batches.epoch(0)
     assert first.images.dtype == torch.uint8
     assert first.images.shape == (2, 3, 2, 2)
-    assert first.images.is_contiguous()
+    assert first.images.is_contiguous(memory_format=torch.channels_last)
     assert first.indices.dtype == torch.int64
     assert first.indices.tolist() == [4, 11]
     assert second.indices.tolist() == [7]
@@ -135,7 +137,7 @@ def test_folder_batches_equal_those_in_memory(folder: Path, workers: int) -> Non
     gathered = list(Batches(memory, **options).epoch(3))
     assert len(decoded) == len(gathered) == 5
     for ours, theirs in zip(decoded, gathered, strict=True):
-        assert ours.images.is_contiguous()
+        assert ours.images.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(ours.images, theirs.images)
         assert torch.equal(ours.indices, theirs.indices)
 
@@ -184,6 +186,7 @@ def test_unreadable_image_arrives_as_the_same_error(folder: Path, workers: int) 
         next(steps)
     assert str(caught.value) == str(expected.value)
     assert "12.png' of row 13" in str(caught.value)
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -202,13 +205,66 @@ def test_global_random_states_are_neither_read_nor_changed(folder: Path, workers
 
 
 def test_leaving_an_epoch_early_leaves_no_worker(folder: Path) -> None:
-    import multiprocessing
-
     steps = Batches(folder_source(folder), batch_size=2, workers=2).epoch(0)
     next(steps)
     assert len(multiprocessing.active_children()) == 2
     steps.close()
     assert multiprocessing.active_children() == []
+
+
+def test_kept_workers_give_the_same_batches_in_every_order_of_asking(folder: Path) -> None:
+    source = folder_source(folder)
+    options = {"batch_size": 5, "seed": 2, "shuffle": True}
+    kept, alone = Batches(source, **options, workers=2, epochs=4), Batches(source, **options)
+    # Epoch by epoch, then resumed in the middle, then once more from an earlier place, then beyond the end.
+    for epoch, start_step in ((0, 0), (1, 0), (2, 3), (3, 0), (1, 0), (2, 5), (2, 0), (7, 1)):
+        ours, theirs = list(kept.epoch(epoch, start_step)), list(alone.epoch(epoch, start_step))
+        assert len(ours) == len(theirs) == 5 - start_step
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one.images, other.images)
+            assert torch.equal(one.indices, other.indices)
+
+
+def test_kept_workers_live_from_epoch_to_epoch_and_end_with_the_last(folder: Path) -> None:
+    def workers() -> set[int | None]:
+        return {process.pid for process in multiprocessing.active_children()}
+
+    batches = Batches(folder_source(folder), batch_size=5, workers=2, epochs=3)
+    list(batches.epoch(0))
+    first = workers()
+    assert len(first) == 2
+    list(batches.epoch(1))
+    assert workers() == first
+    list(batches.epoch(2))
+    assert workers() == set()
+    list(batches.epoch(0))
+    assert len(workers()) == 2
+    batches.close()
+    assert workers() == set()
+    steps = batches.epoch(0)
+    next(steps)
+    steps.close()
+    assert workers() == set()
+
+
+def test_a_worker_writes_straight_into_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _new_images(2, 4).is_shared()
+    monkeypatch.setattr("satl.images.batches.get_worker_info", object)
+    images = _new_images(2, 4)
+    assert images.is_shared()
+    assert (images.shape, images.dtype, images.is_contiguous()) == ((2, 4, 4, 3), torch.uint8, True)
+    assert _new_images(0, 4).shape == (0, 4, 4, 3)
+
+
+def test_batches_of_workers_can_be_kept_without_keeping_files_open(folder: Path) -> None:
+    open_files = Path("/proc/self/fd")
+    batches = Batches(folder_source(folder), batch_size=1, workers=1)
+    indices, numbers = [], []
+    for batch in batches.epoch(0):
+        indices.append(batch.indices)
+        numbers.append(len(list(open_files.iterdir())) if open_files.exists() else 0)
+    assert torch.cat(indices).tolist() == list(range(23))
+    assert numbers[-2] <= numbers[2] + 2
 
 
 def test_wrong_arguments() -> None:

@@ -1,11 +1,16 @@
-"""Image pipelines one image at a time with Pillow: slow, plain, obviously right."""
+"""Image pipelines one image at a time with Pillow: slow, plain, obviously right; and images to try them on."""
 
 from __future__ import annotations
 
 import math
+import random
 
 import numpy as np
+import torch
 from PIL import Image
+
+from satl.images import IMAGENET_MEAN, IMAGENET_STD
+from satl.images.augment import Crops
 
 
 def crop_resize_flip(
@@ -22,6 +27,20 @@ def crop_resize_flip(
 def normalise(image: np.ndarray, mean: tuple[float, ...], std: tuple[float, ...]) -> np.ndarray:
     """A uint8 image (H, W, 3) as float64 (3, H, W), normalised."""
     return ((image / 255.0 - np.array(mean)) / np.array(std)).transpose(2, 0, 1)
+
+
+def published_pipeline(
+    image: np.ndarray,
+    output_size: int,
+    crop_sizes: tuple[int, ...],
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    draws: random.Random,
+) -> np.ndarray:
+    """One random view of a uint8 image (S, S, 3) as float64 (3, out, out), normalised."""
+    length = draws.choice(crop_sizes)
+    top, left = (draws.randint(0, image.shape[0] - length) for _ in range(2))
+    return normalise(crop_resize_flip(image, top, left, length, output_size, draws.random() < 0.5), mean, std)
 
 
 def bicubic(x: float) -> float:
@@ -47,3 +66,48 @@ def resize_matrix(length: int, input_size: int, output_size: int) -> np.ndarray:
             matrix[o, i] = bicubic((i + 0.5 - centre) / widening)
         matrix[o] /= matrix[o].sum()
     return matrix
+
+
+def resample_in_half(image: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """``rows`` @ channel @ ``columns``^T of (3, H, W) in 0 to 255 as a GPU does it: float16 in, float32 sums.
+
+    Everything that is written to memory is rounded to float16: the weights, the lines between the two
+    directions and the result.
+    """
+
+    def rounded(values: np.ndarray) -> np.ndarray:
+        return values.astype(np.float16).astype(np.float32)
+
+    rows, columns = rounded(rows), rounded(columns)
+    across = [rounded(np.clip(rounded(channel @ columns.T), 0, 255)) for channel in image.astype(np.float32)]
+    return np.stack([np.clip(rounded(rows @ lines), 0, 255) for lines in across])
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def noise(num: int, size: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, 256, (num, 3, size, size), dtype=torch.uint8, generator=generator(seed))
+
+
+def pictures(num: int, size: int) -> torch.Tensor:
+    """Edges, gradients and a little noise, as photographs have."""
+    coarse = torch.nn.functional.interpolate(noise(num, max(2, size // 12)).float(), (size, size))
+    slope = torch.linspace(0, 40, size)
+    return (0.7 * coarse + slope + noise(num, size, 1) / 20).to(torch.uint8)
+
+
+def channels_last(images: torch.Tensor) -> np.ndarray:
+    return images.permute(0, 2, 3, 1).contiguous().numpy()
+
+
+def boxes(crops: Crops, crop_sizes: torch.Tensor) -> list[list[int]]:
+    """Top, left and side of every crop."""
+    return torch.stack([crops.top, crops.left, crop_sizes[crops.kind]], dim=1).tolist()
+
+
+def grey(normalised: torch.Tensor) -> torch.Tensor:
+    """Normalised (B, 3, H, W) back on the scale 0 to 255."""
+    mean, std = (torch.tensor(values)[:, None, None] for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return (normalised.float() * std + mean) * 255

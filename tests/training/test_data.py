@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from labels.trees import coco2014, coco_content, picture, write_json
 from satl.demo.scenes import write_scenes
 from satl.errors import ConfigError, ImageError, TableError
+from satl.images import ArrayImages, FolderImages, PackedImages, pack_images
 from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table, write_table
 from satl.training.config import RunConfig, make_config, read_config
 from satl.training.data import load_data
@@ -104,6 +106,51 @@ def test_what_cannot_be_trained_on_is_said_at_once(folder: Path, tmp_path: Path)
         load_data(config_of(folder, images=str(tmp_path / "none")))
 
 
+# ---------------------------------------------------------------------------------------------- packed stores
+
+
+def pack(folder: Path, store: Path, size: int = 32, kind: Any = "raw") -> Path:
+    images = read_table(folder / "labels.csv").images
+    pack_images(FolderImages(folder, images, size), images, store, kind=kind)
+    return store
+
+
+@pytest.mark.parametrize("kind", ["raw", "jpeg"])
+def test_a_packed_store_can_stand_in_place_of_the_folder(folder: Path, tmp_path: Path, kind: str) -> None:
+    store = pack(folder, tmp_path / "store", kind=kind)
+    table = read_table(folder / "labels.csv")
+    split = np.array(["train"] * 12 + ["val"] * 6 + ["spare"] * 6)
+    turned = table.select(np.arange(24)[::-1]).with_split(split)
+    packed, plain = (load_data(config_of(folder, turned, images=str(path))) for path in (store, folder))
+    assert packed.table.images == plain.table.images == turned.images[:18]
+    assert len(packed.source) == len(plain.source) == 18
+    # One that fits is decoded into memory, like the files; a raw one is memory already.
+    assert isinstance(packed.source, PackedImages if kind == "raw" else ArrayImages)
+    for i in range(18):
+        difference = packed.source.image(i).astype(int) - plain.source.image(i)
+        assert np.abs(difference).max() <= (0 if kind == "raw" else 60)
+        assert np.abs(difference).mean() <= (0 if kind == "raw" else 3)
+
+
+def test_a_store_of_another_size_or_without_an_image_is_told(folder: Path, tmp_path: Path) -> None:
+    store = pack(folder, tmp_path / "store", size=48)
+    with pytest.raises(ConfigError) as caught:
+        load_data(config_of(folder, images=str(store)))
+    assert str(caught.value) == (
+        f"images.store_size: is 32, but packed store '{store}' holds images of 48 pixels; set images.store_size "
+        "to 48, or pack the images again with --size 32."
+    )
+    table = read_table(folder / "labels.csv")
+    names = list(table.images)
+    names[7] = "new.png"
+    renamed = LabelTable(tuple(names), table.classes, table.cells)
+    with pytest.raises(ImageError, match=r"image 'new\.png' of row 8 is not in packed store"):
+        load_data(config_of(folder, renamed, images=str(store)))
+    (store / "store.json").rename(store / "journal.jsonl")
+    with pytest.raises(ImageError, match="is not finished; run the same `satl pack` again"):
+        load_data(config_of(folder, images=str(store)))
+
+
 # ------------------------------------------------------------------------------------------------- data sets
 
 
@@ -140,6 +187,17 @@ def test_a_data_set_is_trained_on_as_it_was_unpacked(coco: Path) -> None:
     assert (data.table.cells == full.cells).all()
     dropped = load_data(dataset_config(dataset="coco2014", root=str(coco), drop_unlabelled=True))
     assert dropped.table.num_images == read_dataset("coco2014", coco, drop_unlabelled=True).num_images < 42
+
+
+def test_the_images_of_a_data_set_may_be_packed(coco: Path, tmp_path: Path) -> None:
+    images = read_dataset("coco2014", coco).images
+    pack_images(FolderImages(coco, images, 16), images, tmp_path / "store", kind="raw")
+    plain = load_data(dataset_config(dataset="coco2014", root=str(coco)))
+    packed = load_data(dataset_config(dataset="coco2014", root=str(coco), images=str(tmp_path / "store")))
+    assert isinstance(packed.source, PackedImages)
+    assert packed.table.images == plain.table.images
+    for i in (0, 7, 41):
+        assert np.array_equal(packed.source.image(i), plain.source.image(i))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
@@ -227,7 +285,7 @@ def test_the_options_of_a_data_set_are_part_of_the_configuration(coco: Path) -> 
             "option difficult of data set 'voc2007' must be one of negative, ignore, not 'skip'",
         ),
         ({"dataset": "voc2007", "root": "x", "table": "t.csv", "images": "x"}, "give either table"),
-        ({"dataset": "voc2007", "root": "x", "images": "y"}, "images belongs to a table, so leave it out"),
+        ({"scenes": {}, "images": "y"}, "images belongs to a table or a dataset, so leave it out"),
         (
             {"scenes": {}, "drop_unlabelled": True},
             "there is no key 'data.drop_unlabelled'; valid keys: table",

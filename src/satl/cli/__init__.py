@@ -8,6 +8,7 @@ from importlib import import_module
 _ROOMS = (
     "labels",
     "scenes",
+    "pack",
     "train",
     "recipes",
     "evaluate",

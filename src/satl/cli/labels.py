@@ -62,6 +62,15 @@ def inspect_command(
     """Show what a label table knows: coverage per class, thin classes, broken image files."""
     from satl.labels import inspect_table
 
+    if images is not None:
+        from satl.errors import ConfigError
+        from satl.images import is_store
+
+        if is_store(images):
+            raise ConfigError(
+                f"--images {images} is a packed store: verify it with `satl pack --check {images}`, or pass the folder "
+                "of the image files."
+            )
     source = _open(table, encoding, truth, ignore_column, dataset, option)
     report = inspect_table(source) if images is None else _with_progress(source, images)
     if as_json:

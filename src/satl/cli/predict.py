@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files or folders.")],
+    images: Annotated[list[Path], typer.Argument(help="Image files or folders, or one packed store.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv or .jsonl.")],
     threshold: Annotated[
         float, typer.Option(min=0, max=1, help="Probability from which a class is present.")
@@ -25,11 +25,16 @@ def predict(
 ) -> None:
     """Write class probabilities and decisions for new images."""
     from satl.cli.progress import loading
-    from satl.training.prediction import find_images, predict_files, write_predictions
+    from satl.images import is_store
+    from satl.training.prediction import find_images, predict_files, predict_store, write_predictions
 
-    files = find_images(images)
+    packed = len(images) == 1 and is_store(images[0])
+    files = [] if packed else find_images(images)
     write = write_predictions(out, threshold)  # a wrong extension is refused before the work, not after it
     with loading("Reading images") as progress:
-        classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress)
+        if packed:
+            files, classes, probabilities = predict_store(run, images[0], checkpoint, batch_size, progress)
+        else:
+            classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress)
     write(files, classes, probabilities)
     typer.echo(f"Wrote {len(files)} images x {len(classes)} classes to {out}")

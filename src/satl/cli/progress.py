@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from satl.training.data import RunData
+if TYPE_CHECKING:
+    from satl.training.data import RunData
 
 _SECONDS_BETWEEN_LOSSES = 2.0
 

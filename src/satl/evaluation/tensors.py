@@ -8,7 +8,6 @@ from torch import Tensor
 from satl.errors import SatlError
 
 
-@torch.no_grad()
 def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bool = True) -> Tensor:
     """Like :func:`satl.evaluation.average_precision`, for tensors of any device.
 
@@ -29,6 +28,19 @@ def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bo
     >>> average_precision_tensor(scores, labels)
     tensor([0.8333], dtype=torch.float64)
     """
+    return average_precision_pair_tensor(scores, labels)[0 if interpolated else 1]
+
+
+@torch.no_grad()
+def average_precision_pair_tensor(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Interpolated and plain average precision, each (C,), for the price of one sort.
+
+    >>> interpolated, plain = average_precision_pair_tensor(
+    ...     torch.tensor([[0.9], [0.8], [0.7]]), torch.tensor([[-1], [1], [1]])
+    ... )
+    >>> interpolated.tolist() == [2 / 3], plain.tolist() == [(1 / 2 + 2 / 3) / 2]
+    (True, True)
+    """
     if scores.ndim != 2 or scores.shape != labels.shape:
         raise SatlError(
             f"scores and labels must have one shape (images, classes), not {tuple(scores.shape)} "
@@ -37,28 +49,30 @@ def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bo
     real = torch.float32 if scores.device.type == "mps" else torch.float64
     num_images, num_classes = scores.shape
     if num_images == 0:
-        return torch.full((num_classes,), float("nan"), dtype=real, device=scores.device)
+        nothing = torch.full((num_classes,), float("nan"), dtype=real, device=scores.device)
+        return nothing, nothing.clone()
     wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
     by_class = labels.T
-    ranking = wide.T.masked_fill(by_class == 0, -torch.inf)  # unknown cells come last and count nowhere
-    ranking, order = ranking.sort(dim=1, descending=True)
+    ranking = wide.T.masked_fill(by_class == 0, -torch.inf)  # unknown cells come first and count nowhere
+    ranking, order = ranking.sort(dim=1)
     sorted_labels = by_class.gather(1, order)
-    present = sorted_labels == 1
-    hits = present.cumsum(dim=1)
-    ranked = (sorted_labels != 0).cumsum(dim=1)
-    positives = hits[:, -1]
+    present, known = sorted_labels == 1, sorted_labels != 0
+    positives = present.sum(dim=1, keepdim=True)
+    # How many score at least as high, counted from the end of the line without turning it round.
+    hits = positives - present.cumsum(dim=1, dtype=torch.int32) + present
+    ranked = known.sum(dim=1, keepdim=True) - known.cumsum(dim=1, dtype=torch.int32) + known
 
-    # A group of equal scores is one threshold: only its last member is a point of the curve.
-    ends_tie = torch.ones_like(present)
-    ends_tie[:, :-1] = ranking[:, :-1] != ranking[:, 1:]
-    precision = hits.to(real) / ranked.clamp(min=1).to(real)
-    if interpolated:
-        points = torch.where(ends_tie, precision, 0.0)
-        best_from_here = points.flip(1).cummax(dim=1).values.flip(1)
-        total = (best_from_here * present).sum(dim=1)
-    else:
-        hits_at_ends = torch.where(ends_tie, hits, 0).cummax(dim=1).values
-        hits_before = torch.nn.functional.pad(hits_at_ends[:, :-1], (1, 0))
-        total = torch.where(ends_tie, precision * (hits - hits_before), 0.0).sum(dim=1)
-    undefined = (positives == 0) | ranking.isnan().any(dim=1)
-    return torch.where(undefined, torch.nan, total / positives.clamp(min=1))
+    # A group of equal scores is one threshold: only its first member is a point of the curve.
+    opens_tie = torch.ones_like(present)
+    opens_tie[:, 1:] = ranking[:, 1:] != ranking[:, :-1]
+    points = torch.where(opens_tie, hits.to(real) / ranked.clamp(min=1), 0.0)
+    best = points.cummax(dim=1).values  # at this recall or a higher one, which has a lower threshold
+    place = torch.arange(num_images, device=scores.device)
+    own = points.gather(1, torch.where(opens_tie, place, 0).cummax(dim=1).values)
+    undefined = (positives[:, 0] == 0) | ranking.isnan().any(dim=1)
+    count = positives[:, 0].clamp(min=1)
+    interpolated, plain = (
+        torch.where(undefined, torch.nan, (precision * present).sum(dim=1) / count)
+        for precision in (best, own)
+    )
+    return interpolated, plain

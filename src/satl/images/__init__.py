@@ -1,4 +1,4 @@
-"""Pixels: decode files, keep them in order, hand out uint8 batches, augment them on the device.
+"""Pixels: decode files, pack them, keep them in order, hand out uint8 batches, augment them on the device.
 
 Reading (:func:`decode_image`, :class:`FolderImages`, ...) needs only Pillow and NumPy; the names that need
 torch are imported when they are first used, so a command that only looks at files starts quickly.
@@ -10,11 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from satl.images.decode import IMAGE_EXTENSIONS, decode_image
+from satl.images.pack import Packing, pack_images
 from satl.images.source import ArrayImages, BulkSource, FolderImages, ImageSource, cached
+from satl.images.store import PackedImages, check_store, is_store, packed_images
 
 if TYPE_CHECKING:
     from satl.images.augment import IMAGENET_MEAN, IMAGENET_STD, EvalTransform, TrainAugment
     from satl.images.batches import Batch, Batches, Share, epoch_order
+    from satl.images.resident import ResidentImages
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -27,11 +30,18 @@ __all__ = [
     "EvalTransform",
     "FolderImages",
     "ImageSource",
+    "PackedImages",
+    "Packing",
+    "ResidentImages",
     "Share",
     "TrainAugment",
     "cached",
+    "check_store",
     "decode_image",
     "epoch_order",
+    "is_store",
+    "pack_images",
+    "packed_images",
 ]
 
 _NEEDS_TORCH = {
@@ -43,6 +53,7 @@ _NEEDS_TORCH = {
     "Batches": "batches",
     "Share": "batches",
     "epoch_order": "batches",
+    "ResidentImages": "resident",
 }
 
 

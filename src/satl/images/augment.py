@@ -1,9 +1,8 @@
 """Crop, resize, flip and normalise whole batches on the device.
 
-A resize is linear and separable, so cropping, antialiased bicubic resizing and flipping one image is
-``W_y @ image @ W_x^T`` with two matrices that depend only on its crop. There are few sizes of crops, so their
-matrices are made once; the position of a crop only shifts the columns of its matrix, and a flip reverses the
-rows. All images of a batch are done at once: no loop over images, nothing that waits for the device.
+How a crop is resized is the business of :mod:`satl.images.resample`; here the crops are drawn, and bytes
+become what a network takes. Drawing is apart from doing: what is done to given crops waits for nothing and
+can be compiled or captured in a CUDA graph.
 """
 
 from __future__ import annotations
@@ -12,8 +11,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from satl.images.resample import (
+    by_bytes,
+    crop_matrices,
+    crop_resize,
+    product_dtype,
+    resample,
+    resize_matrices,
+    shift_matrices,
+)
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -64,58 +72,8 @@ def random_crops(
     # The clamps guard against a product that rounds up to the open end of its range.
     kind = (drawn[0] * kinds).long().clamp_(max=kinds - 1)
     room = input_size - crop_sizes[kind]
-    top = torch.minimum((drawn[1] * (room + 1)).long(), room)
-    left = torch.minimum((drawn[2] * (room + 1)).long(), room)
+    top, left = torch.minimum((drawn[1:3] * (room + 1)).long(), room)
     return Crops(top, left, kind, (drawn[3] < 0.5) & flip)
-
-
-def resize_matrices(length: Tensor, input_size: int, output_size: int) -> Tensor:
-    """Matrices that crop the first ``length`` pixels of a line and resize them.
-
-    The kernel is bicubic with a = -0.5, widened by the factor of a reduction (antialiasing); weights outside
-    the crop are zero and every row sums to one, as in Pillow's ``crop`` followed by ``resize``.
-
-    Args:
-        length: (K,) pixels in the crop.
-        input_size: pixels in the line.
-        output_size: pixels in the result.
-
-    Returns:
-        float32 (K, output_size, input_size).
-
-    >>> resize_matrices(torch.tensor([2]), input_size=4, output_size=2)[0].tolist()
-    [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    """
-    device = length.device
-    scale = (length.float() / output_size)[:, None, None]
-    position = torch.arange(input_size, device=device) + 0.5
-    centre = (torch.arange(output_size, device=device)[:, None] + 0.5) * scale
-    distance = ((position - centre) / scale.clamp(min=1.0)).abs_().clamp_(max=2.0)
-    # The cubic of 1 <= t <= 2, plus what the other cubic differs by where t < 1; both end smoothly in zero.
-    outer = -0.5 * (distance - 1) * (distance - 2).square()
-    inner = (1 - distance).clamp_(min=0.0).square_() * (2 * distance - 1)
-    weights = (outer + inner) * (position < length[:, None, None])
-    return weights / weights.sum(dim=2, keepdim=True)
-
-
-def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Apply ``rows`` @ image @ ``columns``^T to every channel, on the grey scale 0 to 255.
-
-    Values are clamped to that range after each direction, as Pillow does when it stores bytes.
-
-    Args:
-        images: (B, 3, H, W), uint8 or floating.
-        rows: (B or 1, h, H), floating.
-        columns: (B or 1, w, W), of the same dtype.
-
-    Returns:
-        (B, 3, h, w) of the dtype of the matrices.
-    """
-    batch, channels, height, width = images.shape
-    lines = images.to(rows.dtype).reshape(batch, channels * height, width)
-    across = torch.matmul(lines, columns.transpose(1, 2)).clamp_(0.0, 255.0)
-    across = across.reshape(batch, channels, height, columns.shape[1])
-    return torch.matmul(rows[:, None], across).clamp_(0.0, 255.0)
 
 
 def jitter_colours(images: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor) -> Tensor:
@@ -150,15 +108,32 @@ class _Normalise(nn.Module):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> None:
+    def __init__(
+        self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype, channels_last: bool
+    ) -> None:
         super().__init__()
         self.dtype = dtype
-        means, stds = (torch.tensor(values, dtype=torch.float64)[:, None, None] for values in (mean, std))
-        self.register_buffer("scale", (1 / (255 * stds)).float(), persistent=False)
-        self.register_buffer("shift", (-means / stds).float(), persistent=False)
+        self.channels_last = channels_last
+        self.factors = [1 / (255 * deviation) for deviation in std]
+        self.summands = [-middle / deviation for middle, deviation in zip(mean, std, strict=True)]
+        for name, values in (("scale", self.factors), ("shift", self.summands)):
+            self.register_buffer(name, torch.tensor(values)[:, None, None], persistent=False)
 
     def normalise(self, images: Tensor) -> Tensor:
-        return torch.addcmul(self.shift, images.float(), self.scale).to(self.dtype)
+        """Normalise uint8 or floating (B, 3, H, W) in any memory format to ``dtype`` in the format asked for."""
+        layout = torch.channels_last if self.channels_last else torch.contiguous_format
+        if torch.compiler.is_compiling():  # fuses the steps by itself, and knows no `out` of another format
+            normalised = torch.addcmul(self.shift, images.float(), self.scale).to(self.dtype)
+            return normalised.contiguous(memory_format=layout)
+        result = torch.empty(images.shape, dtype=self.dtype, device=images.device, memory_format=layout)
+        return torch.addcmul(self.shift, images, self.scale, out=result)
+
+    def resize_bytes(self, images: Tensor, crops: Crops, length: Tensor, size: int, *, grey: bool) -> Tensor:
+        """Crop, resize and flip on the CPU; normalised unless ``grey``."""
+        scale, shift = ([1.0] * 3, [0.0] * 3) if grey else (self.factors, self.summands)
+        top, left, _, flip = crops
+        result: Tensor = crop_resize(images, top, left, length, flip, size, scale, shift, self.channels_last)
+        return result if grey else result.to(self.dtype)
 
     def follow(self, images: Tensor) -> None:
         if images.device != self.scale.device:
@@ -169,7 +144,8 @@ class TrainAugment(_Normalise):
     """The published training pipeline for a batch: random square crop, resize, flip, normalise.
 
     A crop size is drawn uniformly from ``crop_sizes``, then a position uniformly, then a flip with
-    probability 1/2. The module follows the device of the images and has no state worth saving.
+    probability 1/2. The module follows the device of the images and has no state worth saving. A call is
+    :meth:`draw`, then :meth:`perform`.
 
     Args:
         input_size: side of the images that come in.
@@ -180,7 +156,8 @@ class TrainAugment(_Normalise):
         std: standard deviation of every channel.
         jitter: brightness, contrast and saturation are each multiplied by a factor drawn uniformly from
             ``1 - jitter`` to ``1 + jitter``; 0, as published, leaves colours alone.
-        dtype: of the matrix products and the result; ``torch.bfloat16`` costs about one grey level.
+        dtype: of the result.
+        channels_last: memory format of the result.
 
     >>> augment = TrainAugment(input_size=64, output_size=56)
     >>> images = torch.zeros(4, 3, 64, 64, dtype=torch.uint8)
@@ -202,8 +179,9 @@ class TrainAugment(_Normalise):
         std: Sequence[float] = IMAGENET_STD,
         jitter: float = 0.0,
         dtype: torch.dtype = torch.float32,
+        channels_last: bool = False,
     ) -> None:
-        super().__init__(mean, std, dtype)
+        super().__init__(mean, std, dtype, channels_last)
         sizes = tuple(crop_sizes) if crop_sizes is not None else default_crop_sizes(input_size)
         if not sizes or min(sizes) < 1 or max(sizes) > input_size:
             raise ValueError(f"crop_sizes must lie in 1..{input_size}, not {list(sizes)}")
@@ -214,10 +192,8 @@ class TrainAugment(_Normalise):
         self.flip = flip
         self.jitter = jitter
         self.register_buffer("crop_sizes", torch.tensor(sizes), persistent=False)
-        plain = resize_matrices(self.crop_sizes, input_size, output_size)
-        # Plain and mirrored (2 K, out, S), with as many zeros in front as a crop can be shifted.
-        both = F.pad(torch.cat([plain, plain.flip(1)]), (input_size, 0))
-        self.register_buffer("matrices", both.to(dtype), persistent=False)
+        matrices = crop_matrices(self.crop_sizes, input_size, output_size)
+        self.register_buffer("matrices", matrices, persistent=False)
 
     @torch.no_grad()
     def forward(
@@ -228,32 +204,57 @@ class TrainAugment(_Normalise):
         ``total`` draws are made and those from ``first`` on are used: processes that hold shares of one
         global batch (:meth:`satl.images.Batches.share`) and equal generators augment it as one process would.
         """
-        if images.shape[1:] != (3, self.input_size, self.input_size):
-            expected = f"(B, 3, {self.input_size}, {self.input_size})"
-            raise ValueError(f"images must be {expected}, not {tuple(images.shape)}")
-        num = images.shape[0]
+        self.follow(images)
+        return self.perform(images, *self.draw(images.shape[0], generator, first=first, total=total))
+
+    def draw(
+        self, num: int, generator: torch.Generator, *, first: int = 0, total: int | None = None
+    ) -> tuple[Crops, Tensor | None]:
+        """Draw what happens to images ``first`` to ``first + num`` of a global batch of ``total``.
+
+        Returns:
+            The crops, and the factors of brightness, contrast and saturation, (3, num), or ``None`` without
+            jitter; on the device of the module.
+        """
         total = first + num if total is None else total
         if first + num > total:
             raise ValueError(f"images {first} to {first + num} of a batch of {total}")
-        self.follow(images)
         own = slice(first, first + num)
         crops = random_crops(total, self.input_size, self.crop_sizes, generator, flip=self.flip)
+        crops = Crops(*(values[own] for values in crops))
+        if self.jitter == 0:
+            return crops, None
+        drawn = torch.rand((3, total), generator=generator, device=generator.device)
+        return crops, 1 + self.jitter * (2 * drawn[:, own].to(self.scale.device, non_blocking=True) - 1)
+
+    @torch.no_grad()
+    def perform(self, images: Tensor, crops: Crops, factors: Tensor | None = None) -> Tensor:
+        """Do to uint8 images (B, 3, S, S) what was drawn: ``dtype`` (B, 3, out, out).
+
+        Nothing in here waits for the device or depends on a random number.
+        """
+        if images.shape[1:] != (3, self.input_size, self.input_size):
+            expected = f"(B, 3, {self.input_size}, {self.input_size})"
+            raise ValueError(f"images must be {expected}, not {tuple(images.shape)}")
+        self.follow(images)
         with torch.autocast(images.device.type, enabled=False):
-            result = self.crop(images, Crops(*(values[own] for values in crops)))
-            if self.jitter > 0:
-                drawn = torch.rand((3, total), generator=generator, device=generator.device)
-                factors = 1 + self.jitter * (2 * drawn[:, own].to(images.device, non_blocking=True) - 1)
-                result = jitter_colours(result, *factors.unbind(0))
+            if factors is None and by_bytes(images.device, self.input_size, self.output_size):
+                length = self.crop_sizes[crops.kind]
+                return self.resize_bytes(images, crops, length, self.output_size, grey=False)
+            result = self.crop(images, crops)
+            if factors is not None:
+                result = jitter_colours(result.float(), *factors.unbind(0))
             return self.normalise(result)
 
     def crop(self, images: Tensor, crops: Crops) -> Tensor:
-        """Cut out ``crops`` of ``images``, resize and flip them: ``dtype`` (B, 3, out, out) in 0 to 255."""
-        # A window of the padded matrix that begins s columns earlier is the matrix of a crop s pixels later.
-        shifted = self.matrices.unfold(2, self.input_size, 1)
-        rows = shifted[crops.kind, :, self.input_size - crops.top]
+        """Cut out ``crops`` of ``images``, resize and flip them: floating (B, 3, out, out) in 0 to 255."""
+        if by_bytes(images.device, self.input_size, self.output_size):
+            length = self.crop_sizes[crops.kind]
+            return self.resize_bytes(images, crops, length, self.output_size, grey=True)
+        matrices = self.matrices.to(product_dtype(images.device))
+        rows = shift_matrices(matrices, crops.kind, crops.top)
         mirrored = crops.kind + self.crop_sizes.shape[0] * crops.flip
-        columns = shifted[mirrored, :, self.input_size - crops.left]
-        return resample(images, rows, columns)
+        return resample(images, rows, shift_matrices(matrices, mirrored, crops.left))
 
 
 class EvalTransform(_Normalise):
@@ -266,7 +267,8 @@ class EvalTransform(_Normalise):
         output_size: side of the images that go out.
         mean: mean of every channel, for images in 0 to 1.
         std: standard deviation of every channel.
-        dtype: of the matrix products and the result.
+        dtype: of the result.
+        channels_last: memory format of the result.
 
     >>> EvalTransform(56)(torch.zeros(4, 3, 64, 64, dtype=torch.uint8)).shape
     torch.Size([4, 3, 56, 56])
@@ -279,18 +281,23 @@ class EvalTransform(_Normalise):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
         dtype: torch.dtype = torch.float32,
+        channels_last: bool = False,
     ) -> None:
-        super().__init__(mean, std, dtype)
+        super().__init__(mean, std, dtype, channels_last)
         self.output_size = output_size
 
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Resize and normalise uint8 images (B, 3, S, S) to ``dtype`` (B, 3, out, out)."""
         self.follow(images)
-        size = images.shape[-1]
+        num, _, _, size = images.shape
         with torch.autocast(images.device.type, enabled=False):
-            if size != self.output_size:
-                whole = torch.full((1,), size, device=images.device)
-                matrix = resize_matrices(whole, size, self.output_size).to(self.dtype)
-                images = resample(images, matrix, matrix)
-            return self.normalise(images)
+            if by_bytes(images.device, size, self.output_size):
+                none = torch.zeros(num, dtype=torch.int64)
+                whole = Crops(none, none, none, none.bool())
+                return self.resize_bytes(images, whole, none + size, self.output_size, grey=False)
+            if size == self.output_size:
+                return self.normalise(images)
+            length = torch.full((1,), size, device=images.device)
+            matrix = resize_matrices(length, size, self.output_size).to(product_dtype(images.device))
+            return self.normalise(resample(images, matrix, matrix))

@@ -6,23 +6,29 @@ sees the same global batches as one left alone.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from satl.errors import ConfigError, ImageError
+from satl.images.resident import ResidentImages
 from satl.images.source import BulkSource, ImageSource
+from satl.images.store import PackedImages
+
+_AHEAD = 2  # batches that are gathered while the caller is busy with the one before
 
 
 class Batch(NamedTuple):
     """Images of one step and where they are in the source."""
 
     images: torch.Tensor
-    """uint8 (B, 3, S, S), contiguous."""
+    """uint8 (B, 3, S, S), in memory with the channels last (``torch.channels_last``), as decoders give them."""
     indices: torch.Tensor
     """int64 (B,), positions in the source (not in the order of the epoch)."""
 
@@ -73,8 +79,12 @@ class Batches:
         drop_last: leave out a last batch that is not full.
         rank: number of this process.
         world_size: number of processes.
-        workers: processes that decode; 0 decodes in this one. A source in memory needs none and uses none.
+        workers: processes that decode; 0 decodes in this one. A :class:`BulkSource` uses none: its batches are
+            gathered one thread ahead where that hides something, a disk or a copy, and ``workers`` is not 0.
         pin_memory: put images in page-locked memory for faster copies to a GPU; ignored without one.
+        epochs: how many epochs will be asked for, one after the other. The workers then live for all of them
+            and begin the next epoch while the caller still finishes this one; :meth:`close` ends them early.
+            ``None``: the workers of an epoch end with it.
 
     Raises:
         ConfigError: the batch size cannot work with this number of images or processes.
@@ -99,6 +109,7 @@ class Batches:
         world_size: int = 1,
         workers: int = 0,
         pin_memory: bool = False,
+        epochs: int | None = None,
     ) -> None:
         self.source = source
         self.indices: NDArray[np.int64] = (
@@ -128,6 +139,8 @@ class Batches:
         self.world_size = world_size
         self.workers = workers
         self.pin_memory = pin_memory and torch.cuda.is_available()
+        self.epochs = epochs
+        self._kept: _Stream | None = None
 
     def __len__(self) -> int:
         """Steps in an epoch, the same for every process."""
@@ -168,52 +181,114 @@ class Batches:
         """
         if not 0 <= start_step <= len(self):
             raise ValueError(f"start_step must lie in 0..{len(self)}, not {start_step}")
-        steps = self.rows(epoch)[start_step:]
         if isinstance(self.source, BulkSource):
-            return self._gather(self.source, steps)
-        return self._decode(steps)
+            return self._gather(self.source, self.rows(epoch)[start_step:])
+        return self._decode(epoch, start_step)
+
+    def close(self) -> None:
+        """End the workers that ``epochs`` keeps; another epoch would start new ones."""
+        self._kept = None
 
     def _gather(self, source: BulkSource, steps: list[NDArray[np.int64]]) -> Iterator[Batch]:
-        for rows in steps:
-            indices = torch.from_numpy(rows.copy())
-            images = source.gather(indices)
-            if self.pin_memory and not images.is_cuda:
-                images, indices = images.pin_memory(), indices.pin_memory()
-            yield Batch(images, indices)
+        hides_something = self.pin_memory or isinstance(source, PackedImages)
+        if self.workers == 0 or isinstance(source, ResidentImages) or not hides_something:
+            for rows in steps:
+                yield self._gathered(source, rows)
+            return
+        executor = ThreadPoolExecutor(1)
+        try:
+            pending: deque[Future[Batch]] = deque()
+            for rows in steps:
+                pending.append(executor.submit(self._gathered, source, rows))
+                if len(pending) > _AHEAD:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
 
-    def _decode(self, steps: list[NDArray[np.int64]]) -> Iterator[Batch]:
-        loader: DataLoader[Batch | _Failure] = DataLoader(
-            _Decoded(self.source),
+    def _gathered(self, source: BulkSource, rows: NDArray[np.int64]) -> Batch:
+        indices = torch.from_numpy(rows.copy())
+        if self.pin_memory:
+            indices = indices.pin_memory()
+        if not self.pin_memory or isinstance(source, ResidentImages):
+            return Batch(source.gather(indices), indices)
+        # Page-locked memory comes from a pool that knows when a copy out of it has ended.
+        locked = torch.empty((len(rows), source.size, source.size, 3), dtype=torch.uint8, pin_memory=True)
+        return Batch(source.gather(indices, locked), indices)
+
+    def _decode(self, epoch: int, start_step: int) -> Iterator[Batch]:
+        if start_step == len(self):
+            return
+        stream, self._kept = self._kept, None
+        if stream is None or stream.place != (epoch, start_step):
+            stream = None  # ends the workers of another place before new ones start
+            stream = _Stream(self, epoch, start_step)
+        try:
+            for step, rows in enumerate(self.rows(epoch)[start_step:], start=start_step + 1):
+                item = next(stream.items)
+                if isinstance(item, _Failure):
+                    raise ImageError(item.message)
+                if step == len(self) and self.epochs is not None and epoch + 1 < self.epochs:
+                    stream.place = (epoch + 1, 0)
+                    self._kept = stream
+                # Made here: every tensor that a worker sends keeps a file open for as long as it lives.
+                indices = torch.from_numpy(rows.copy())
+                yield Batch(item.permute(0, 3, 1, 2), indices.pin_memory() if self.pin_memory else indices)
+        finally:
+            del stream  # the traceback of an error would keep its workers alive
+
+
+class _Stream:
+    """Decoded batches from a place on: to the end of its epoch, or on and on where ``epochs`` is given."""
+
+    def __init__(self, batches: Batches, epoch: int, start_step: int) -> None:
+        self.place = (epoch, start_step)
+        last = epoch + 1 if batches.epochs is None else max(batches.epochs, epoch + 1)
+        steps = len(batches) * (last - epoch) - start_step
+        loader: DataLoader[torch.Tensor | _Failure] = DataLoader(
+            _Decoded(batches.source),
             batch_size=None,
-            sampler=steps,  # one array of rows for every step
-            num_workers=min(self.workers, len(steps)),
-            pin_memory=self.pin_memory,
+            sampler=_rows_from(batches, epoch, start_step, last),  # one array of rows for every step
+            num_workers=min(batches.workers, steps),
+            pin_memory=batches.pin_memory,
             collate_fn=_unchanged,
             # Without a generator of its own the loader would draw from torch's global one.
             generator=torch.Generator().manual_seed(0),
         )
-        for item in loader:
-            if isinstance(item, _Failure):
-                raise ImageError(item.message)
-            yield item
+        self.items = iter(loader)
 
 
-class _Decoded(Dataset["Batch | _Failure"]):
-    """Whole batches, decoded one image after the other in whichever process asks."""
+def _rows_from(batches: Batches, epoch: int, start_step: int, last: int) -> Iterator[NDArray[np.int64]]:
+    for number in range(epoch, last):
+        yield from batches.rows(number)[start_step:]
+        start_step = 0
+
+
+class _Decoded(Dataset["torch.Tensor | _Failure"]):
+    """Whole batches, uint8 (B, S, S, 3), decoded one image after the other in whichever process asks."""
 
     def __init__(self, source: ImageSource) -> None:
         self._source = source
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> Batch | _Failure:
-        size = self._source.size
-        images = torch.empty((len(rows), 3, size, size), dtype=torch.uint8)
+    def __getitem__(self, rows: NDArray[np.int64]) -> torch.Tensor | _Failure:
+        images = _new_images(len(rows), self._source.size)
         pixels = images.numpy()
         try:
             for k, row in enumerate(rows):
-                pixels[k] = self._source.image(int(row)).transpose(2, 0, 1)
+                pixels[k] = self._source.image(int(row))
         except ImageError as error:
             return _Failure(str(error))
-        return Batch(images, torch.from_numpy(rows.copy()))
+        return images
+
+
+def _new_images(num: int, size: int) -> torch.Tensor:
+    """Memory for a batch, uint8 (num, size, size, 3); in a worker it is shared, so that sending it is no copy."""
+    shape = (num, size, size, 3)
+    if get_worker_info() is None or num == 0:
+        return torch.empty(shape, dtype=torch.uint8)
+    storage = torch.UntypedStorage._new_shared(num * size * size * 3)
+    return torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
 
 
 def _unchanged(item: Any) -> Any:

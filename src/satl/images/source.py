@@ -1,4 +1,4 @@
-"""Where images come from: a folder, an array, and later a packed store, all behind one small protocol."""
+"""Where images come from: a folder, an array, a packed store (``store.py``), all behind one small protocol."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ class ImageSource(Protocol):
 class BulkSource(ImageSource, Protocol):
     """A source that hands out many images at once without a Python loop, so that it needs no workers."""
 
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        """Images at ``rows`` (int64, B), uint8 (B, 3, S, S), contiguous."""
+    def gather(self, rows: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Images at ``rows`` (int64, B), uint8 (B, 3, S, S), channels last in memory.
+
+        ``out``, uint8 (B, S, S, 3) and contiguous, is the memory to use, such as a page-locked one.
+        """
 
 
 class FolderImages:
@@ -162,7 +165,7 @@ class ArrayImages:
     """Images in memory.
 
     Args:
-        array: uint8 (N, S, S, 3). It is copied once, channels first, as batches are handed out.
+        array: uint8 (N, S, S, 3). It is copied once.
 
     >>> images = ArrayImages(np.zeros((5, 8, 8, 3), dtype=np.uint8))
     >>> len(images), images.size, images.image(0).shape
@@ -179,11 +182,15 @@ class ArrayImages:
             raise ValueError(f"images must be uint8 (N, S, S, 3), not {array.dtype} {array.shape}")
         _require_size(array.shape[1])
         # np.array, not ascontiguousarray: always a copy, so that nobody else can change the pixels.
-        self._pixels: NDArray[np.uint8] = np.array(array.transpose(0, 3, 1, 2), order="C")
+        self._pixels: NDArray[np.uint8] = np.array(array, order="C").transpose(0, 3, 1, 2)
 
     @classmethod
     def from_channels_first(cls, pixels: NDArray[np.uint8]) -> ArrayImages:
-        """Take over ``pixels``, uint8 (N, 3, S, S), contiguous and writeable, without a copy."""
+        """Take over ``pixels``, uint8 (N, 3, S, S), writeable, without a copy.
+
+        Batches are gathered fastest where the channels come last in memory, as in the transpose of
+        (N, S, S, 3).
+        """
         if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1] != 3:
             raise ValueError(f"images must be uint8 (N, 3, S, S), not {pixels.dtype} {pixels.shape}")
         source = cls.__new__(cls)
@@ -199,14 +206,21 @@ class ArrayImages:
         return len(self._pixels)
 
     def image(self, i: int) -> NDArray[np.uint8]:
-        """Image ``i``: uint8 (S, S, 3)."""
-        return np.ascontiguousarray(self._pixels[i].transpose(1, 2, 0))
+        """Image ``i``: uint8 (S, S, 3), a copy."""
+        return np.array(self._pixels[i].transpose(1, 2, 0), order="C")
 
-    def gather(self, rows: torch.Tensor) -> torch.Tensor:
-        """Images at ``rows`` (int64, B): uint8 (B, 3, S, S)."""
-        import torch
+    def gather(self, rows: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Images at ``rows`` (int64, B): uint8 (B, 3, S, S), channels last in memory."""
+        return gather_rows(self._pixels.transpose(0, 2, 3, 1), rows, out)
 
-        return torch.from_numpy(self._pixels).index_select(0, rows)
+
+def gather_rows(pixels: NDArray[np.uint8], rows: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+    """Copy images at ``rows`` (B,) of ``pixels`` (N, S, S, 3) to ``out``: uint8 (B, 3, S, S), channels last."""
+    import torch
+
+    source = torch.from_numpy(pixels)
+    chosen = source.index_select(0, rows) if out is None else torch.index_select(source, 0, rows, out=out)
+    return chosen.permute(0, 3, 1, 2)
 
 
 def cached(
@@ -233,25 +247,45 @@ def cached(
     total, size = len(source), source.size
     if isinstance(source, BulkSource) or total * size * size * 3 > limit_bytes:
         return source
-    pixels = np.empty((total, 3, size, size), dtype=np.uint8)
-    chunk = 8
+    pixels = np.empty((total, size, size, 3), dtype=np.uint8)
+    read_images(source, pixels, workers=workers, progress=progress)
+    return ArrayImages.from_channels_first(pixels.transpose(0, 3, 1, 2))
 
-    def read(first: int) -> int:
-        last = min(first + chunk, total)
-        for i in range(first, last):
-            pixels[i] = source.image(i).transpose(2, 0, 1)
-        return last
+
+def read_images(
+    source: ImageSource,
+    pixels: NDArray[np.uint8],
+    first: int = 0,
+    *,
+    workers: int = 0,
+    progress: Callable[[int, int], Any] | None = None,
+) -> None:
+    """Fill ``pixels``, uint8 (B, S, S, 3), with the images from position ``first`` on, in several threads.
+
+    Decoding releases Python's lock. ``workers`` and ``progress`` are those of :func:`cached`.
+    """
+    total, chunk = len(pixels), 8
+
+    def read(begin: int) -> int:
+        end = min(begin + chunk, total)
+        for k in range(begin, end):
+            pixels[k] = source.image(first + k)
+        return end
 
     if progress is not None:
         progress(0, total)
-    executor = ThreadPoolExecutor(workers or os.cpu_count() or 1)
+    executor = ThreadPoolExecutor(workers or available_cores())
     try:
         for done in executor.map(read, range(0, total, chunk)):
             if progress is not None:
                 progress(done, total)
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
-    return ArrayImages.from_channels_first(pixels)
+
+
+def available_cores() -> int:
+    """Cores that this process may use, which a container or ``taskset`` can make fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _require_size(size: int) -> None:

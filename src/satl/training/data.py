@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from satl.errors import ConfigError, TableError
-from satl.images import ArrayImages, FolderImages, ImageSource, cached
+from satl.images import ArrayImages, FolderImages, ImageSource, cached, is_store, packed_images
 from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table
 from satl.labels.table import Cells
 from satl.training.config import DataConfig, RunConfig, ScenesConfig
@@ -57,6 +58,8 @@ class RunData:
 def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = None) -> RunData:
     """Read or render the images and labels of a run; mask and split them as the configuration says.
 
+    Images come from the folder that the configuration names, or from a packed store in its place.
+
     The table that comes back always has the splits ``train`` and ``val``, and ``test`` where the user gave
     one. Rows of other splits are dropped.
 
@@ -75,7 +78,8 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
         return _held_out(data, _prepare(config, table, "scenes"), source)
     if data.dataset is not None:
         assert data.root is not None
-        original, images, origin = read_dataset(data.dataset, data.root, **data.options), data.root, data.root
+        original, origin = read_dataset(data.dataset, data.root, **data.options), data.root
+        images = data.root if data.images is None else data.images
     else:
         assert data.table is not None
         assert data.images is not None
@@ -85,11 +89,27 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
         images, origin = data.images, data.table
     row_of = {image: row for row, image in enumerate(original.images, start=1)}
     table = _prepare(config, original, str(origin))
-    folder = FolderImages(
-        images, table.images, config.images.store_size, rows=[row_of[image] for image in table.images]
+    source = open_images(
+        images, table.images, config.images.store_size, [row_of[image] for image in table.images]
     )
     limit = int(config.images.cache_gb * 2**30)
-    return _held_out(data, table, cached(folder, limit_bytes=limit, progress=progress))
+    return _held_out(data, table, cached(source, limit_bytes=limit, progress=progress))
+
+
+def open_images(images: Path, image_ids: Sequence[str], size: int, rows: Sequence[int]) -> ImageSource:
+    """Open the images of a table, in an image folder or in a packed store, as squares of side ``size``.
+
+    ``rows`` are the 1-based rows of the ids in the table of the user, for messages.
+    """
+    if not is_store(images):
+        return FolderImages(images, image_ids, size, rows=rows)
+    packed = packed_images(images, image_ids, rows=rows)
+    if packed.size != size:
+        raise ConfigError(
+            f"images.store_size: is {size}, but packed store '{images}' holds images of {packed.size} pixels; set "
+            f"images.store_size to {packed.size}, or pack the images again with --size {size}."
+        )
+    return packed
 
 
 def _held_out(data: DataConfig, table: LabelTable, source: ImageSource) -> RunData:

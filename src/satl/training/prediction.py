@@ -10,18 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from satl.errors import ConfigError, ImageError
-from satl.images import IMAGE_EXTENSIONS, FolderImages, cached
+from satl.images import IMAGE_EXTENSIONS, FolderImages, ImageSource, cached, is_store, packed_images
 from satl.labels.atomic import atomic_path
 from satl.training.inference import FloatArray
 from satl.training.recogniser import Recogniser
 
 Writer = Callable[[Sequence[Path], Sequence[str], FloatArray], None]
+Progress = Callable[[int, int], Any]
 
 
 def find_images(paths: Sequence[Path]) -> list[Path]:
     """Return the image files among ``paths``; folders are searched with all their subfolders."""
     files: list[Path] = []
     for path in paths:
+        if is_store(path):
+            raise ImageError(f"{path}: is a packed store; give it alone, without other files or folders.")
         if path.is_dir():
             inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_EXTENSIONS)
             if not inside:
@@ -41,16 +44,41 @@ def predict_files(
     files: Sequence[Path],
     checkpoint: str = "best",
     batch_size: int = 64,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[tuple[str, ...], FloatArray]:
     """Return the class names and probabilities ``(N, C)`` of image files."""
     recogniser = Recogniser.load(run, checkpoint)
-    config = recogniser.config
-    # The same way from file to pixels as in training and evaluation, so that the probabilities are the same.
     names = [str(file.absolute()) for file in files]
-    source = FolderImages(Path(), names, config.source_size, in_table=False)
-    in_memory = cached(source, limit_bytes=int(config.images.cache_gb * 2**30), progress=progress)
-    return recogniser.classes, recogniser.probabilities(in_memory, batch_size=batch_size)
+    source = FolderImages(Path(), names, recogniser.config.source_size, in_table=False)
+    return recogniser.classes, _probabilities(recogniser, source, batch_size, progress)
+
+
+def predict_store(
+    run: Path,
+    store: Path,
+    checkpoint: str = "best",
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> tuple[list[Path], tuple[str, ...], FloatArray]:
+    """Return the image ids, class names and probabilities ``(N, C)`` of a packed store."""
+    recogniser = Recogniser.load(run, checkpoint)
+    source, size = packed_images(store), recogniser.config.source_size
+    if source.size != size:
+        raise ImageError(
+            f"{store}: holds images of {source.size} pixels, and {run} was trained on {size}; pack them again with "
+            f"--size {size}."
+        )
+    probabilities = _probabilities(recogniser, source, batch_size, progress)
+    return [Path(name) for name in source.ids], recogniser.classes, probabilities
+
+
+def _probabilities(
+    recogniser: Recogniser, source: ImageSource, batch_size: int, progress: Progress | None
+) -> FloatArray:
+    # The same way from file to pixels as in training and evaluation, so that the probabilities are the same.
+    limit = int(recogniser.config.images.cache_gb * 2**30)
+    in_memory = cached(source, limit_bytes=limit, progress=progress)
+    return recogniser.probabilities(in_memory, batch_size=batch_size)
 
 
 def write_predictions(path: Path, threshold: float) -> Writer:

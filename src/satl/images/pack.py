@@ -1,0 +1,329 @@
+"""Write a packed store: once, in order, resumable after any kind of end.
+
+Images are decoded and encoded by several threads and written in the order of the table. What is finished stands
+in a journal: its lines are written only after the bytes they speak of have reached the disk, so whatever is in
+``pixels.bin`` beyond the last whole line is cut off when packing goes on. ``store.json``, written last, makes a
+folder a store.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from satl.errors import ImageError
+from satl.images.source import ImageSource, available_cores
+from satl.images.store import (
+    FORMAT,
+    HEADER,
+    INDEX,
+    JOURNAL,
+    PIXELS,
+    RESIZE,
+    VERSION,
+    Kind,
+    is_store,
+    open_store,
+    write_index,
+)
+from satl.labels.atomic import atomic_path
+
+JPEG_QUALITY = 95
+_BYTES_BETWEEN_COMMITS = 64 << 20
+_SECONDS_BETWEEN_COMMITS = 1.0
+_IMAGES_AHEAD = 4  # for every worker: enough that none waits, few enough that memory stays small
+
+
+class Packing(NamedTuple):
+    """What a call of :func:`pack_images` found and did."""
+
+    total: int
+    """Images of the table."""
+    found: int
+    """Of them those that were in the folder already."""
+    num_bytes: int
+    """Bytes of all images of the store."""
+
+
+def pack_images(
+    source: ImageSource,
+    image_ids: Sequence[str],
+    folder: str | Path,
+    *,
+    kind: Kind = "jpeg",
+    quality: int = JPEG_QUALITY,
+    workers: int = 0,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Packing:
+    """Write the images of ``source`` into a store, or finish one that was begun.
+
+    A store that is finished and holds these images is left alone. In one that is not, the images that are done
+    must be the first of ``image_ids``.
+
+    Args:
+        source: images as they are to be stored, such as :class:`satl.images.FolderImages`.
+        image_ids: an id for every image.
+        folder: the store; made if missing.
+        kind: ``jpeg``, or ``raw`` for plain bytes.
+        quality: of the JPEGs, whose colours are kept at full resolution.
+        workers: threads that decode; 0 takes one for every core.
+        progress: called as ``progress(done, total)``.
+
+    Raises:
+        ImageError: an image cannot be read, the disk is full, or the folder is used for something else. What is
+            done stays, and the same call goes on after it.
+    """
+    folder = Path(folder)
+    if len(image_ids) != len(source):
+        raise ValueError(f"{len(image_ids)} ids for {len(source)} images")
+    if not image_ids:
+        raise ImageError("the table has no image to pack; name another table")
+    settings = {"kind": kind, "size": source.size, "quality": quality if kind == "jpeg" else None}
+    if (folder / HEADER).is_file():
+        return _finished(folder, settings, image_ids)
+    if folder.exists() and not is_store(folder) and (not folder.is_dir() or any(folder.iterdir())):
+        raise ImageError(f"'{folder}' exists already and is no packed store; name a new folder with -o STORE")
+    encode = _jpeg(quality) if kind == "jpeg" else _raw
+    with _told_where_space_ends(folder), _Writer(folder, settings, image_ids) as writer:
+        found = writer.done
+        executor = ThreadPoolExecutor(workers or available_cores())
+        try:
+            for data in _in_order(
+                executor, lambda i: encode(source.image(i)), found, len(image_ids), workers
+            ):
+                if progress is not None:
+                    progress(writer.done, len(image_ids))
+                writer.add(data)
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+        num_bytes = writer.finish()
+    if progress is not None:
+        progress(len(image_ids), len(image_ids))
+    return Packing(len(image_ids), found, num_bytes)
+
+
+def _in_order(
+    executor: ThreadPoolExecutor, work: Callable[[int], bytes], first: int, last: int, workers: int
+) -> Iterator[bytes]:
+    """Results for ``first`` to ``last`` in order, a bounded number of them ahead of the caller."""
+    pending: deque[Future[bytes]] = deque()
+    ahead = _IMAGES_AHEAD * (workers or available_cores())
+    for i in range(first, last):
+        pending.append(executor.submit(work, i))
+        if len(pending) >= ahead:
+            yield pending.popleft().result()
+    while pending:
+        yield pending.popleft().result()
+
+
+def _jpeg(quality: int) -> Callable[[NDArray[np.uint8]], bytes]:
+    def encode(pixels: NDArray[np.uint8]) -> bytes:
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "JPEG", quality=quality, subsampling="4:4:4")
+        return buffer.getvalue()
+
+    return encode
+
+
+def _raw(pixels: NDArray[np.uint8]) -> bytes:
+    return pixels.tobytes()
+
+
+def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) -> Packing:
+    store = open_store(folder)
+    _require_same(folder, "is finished", settings, {key: getattr(store, key) for key in settings})
+    known = set(store.ids)
+    missing = [image_id for image_id in image_ids if image_id not in known]
+    if missing:
+        raise ImageError(
+            f"packed store '{folder}' is finished and lacks {len(missing)} of the {len(image_ids)} images of"
+            f" this table, '{missing[0]}' first; name a new folder with -o STORE"
+        )
+    (folder / JOURNAL).unlink(missing_ok=True)
+    return Packing(len(image_ids), len(image_ids), store.num_bytes)
+
+
+def _require_same(folder: Path, state: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    if wanted != found:
+        before, now = (
+            f"--kind {s['kind']} --size {s['size']}" + (f" --quality {s['quality']}" if s["quality"] else "")
+            for s in (found, wanted)
+        )
+        raise ImageError(
+            f"packed store '{folder}' {state} with {before}, not {now}; name a new folder with -o STORE, or"
+            " pass the same options"
+        )
+
+
+class _Writer:
+    """The pixels and the journal of a store that is being written."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) -> None:
+        self._folder, self._settings, self._ids = folder, settings, image_ids
+        self._lengths: list[int] = []
+        self._checksums: list[int] = []
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._last_commit = time.monotonic()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._files = ExitStack()
+        with self._files:
+            self._journal = self._files.enter_context((folder / JOURNAL).open("ab", buffering=0))
+            self._lock()
+            self._pixels = self._files.enter_context((folder / PIXELS).open("ab", buffering=0))
+            self._read_journal()
+            self._pixels.truncate(sum(self._lengths))  # what the journal does not know is not finished
+            self._files = self._files.pop_all()
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        with self._files:
+            # What is done stays, whatever ended the work, unless it was the disk.
+            if kind is not None and not isinstance(error, OSError):
+                self._commit()
+
+    @property
+    def done(self) -> int:
+        """Images that are packed."""
+        return len(self._lengths)
+
+    def add(self, data: bytes) -> None:
+        """Pack the next image."""
+        self._waiting.append(data)
+        self._waiting_bytes += len(data)
+        self._lengths.append(len(data))
+        self._checksums.append(zlib.crc32(data))
+        late = time.monotonic() - self._last_commit >= _SECONDS_BETWEEN_COMMITS
+        if late or self._waiting_bytes >= _BYTES_BETWEEN_COMMITS:
+            self._commit()
+
+    def finish(self) -> int:
+        """Make the folder a store; return its bytes."""
+        self._commit()
+        with atomic_path(self._folder / INDEX) as temporary:
+            write_index(temporary, self._ids, self._lengths, self._checksums)
+            digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+            _to_disk(temporary)
+        header = {
+            "format": FORMAT,
+            "version": VERSION,
+            **self._settings,
+            "count": len(self._ids),
+            "bytes": sum(self._lengths),
+            "resize": RESIZE,
+            "index_sha256": digest,
+        }
+        with atomic_path(self._folder / HEADER) as temporary:
+            temporary.write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
+            _to_disk(temporary)
+        (self._folder / JOURNAL).unlink()
+        for left in self._folder.glob(".*.partial.*"):  # of an earlier call that was killed just here
+            left.unlink()
+        return sum(self._lengths)
+
+    def _commit(self) -> None:
+        """Write what waits, wait until it is on the disk, then say so in the journal."""
+        if self._waiting:
+            _write_all(self._pixels, b"".join(self._waiting))
+            os.fsync(self._pixels.fileno())
+            first = self.done - len(self._waiting)
+            lines = (
+                _line(id=self._ids[i], bytes=self._lengths[i], crc32=self._checksums[i])
+                for i in range(first, self.done)
+            )
+            _write_all(self._journal, b"".join(lines))
+        self._waiting, self._waiting_bytes = [], 0
+        self._last_commit = time.monotonic()
+
+    def _read_journal(self) -> None:
+        """Take over what the journal says is done, and cut off what was not finished."""
+        *lines, _ = (self._folder / JOURNAL).read_bytes().split(b"\n")
+        entries = list(_whole_entries(lines))
+        if len(entries) < 2:  # nothing is done, so nothing is decided
+            self._journal.truncate(0)
+            _write_all(self._journal, _line(format=FORMAT, **self._settings))
+            return
+        begun, *entries = entries
+        _require_same(
+            self._folder, "was begun", self._settings, {key: begun.get(key) for key in self._settings}
+        )
+        room = (self._folder / PIXELS).stat().st_size
+        for number, entry in enumerate(entries):
+            room -= entry["bytes"]
+            if room < 0:
+                break
+            if number >= len(self._ids) or entry["id"] != self._ids[number]:
+                raise ImageError(
+                    f"packed store '{self._folder}' was begun with another table, its image {number + 1} is"
+                    f" '{entry['id']}'; name a new folder with -o STORE, or pass the same table"
+                )
+            self._lengths.append(entry["bytes"])
+            self._checksums.append(entry["crc32"])
+        self._journal.truncate(sum(len(line) + 1 for line in lines[: self.done + 1]))
+
+    def _lock(self) -> None:
+        """Keep a second process out; the system lets go of the lock when this one ends, however it ends."""
+        try:
+            import fcntl
+        except ImportError:  # not on this system: two at once are the user's own care
+            return
+        try:
+            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ImageError(
+                f"packed store '{self._folder}' is being written by another `satl pack`; wait until it ends"
+            ) from None
+
+
+def _whole_entries(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
+    """Entries up to the first line that a failing system left half written."""
+    for line in lines:
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def _line(**entry: Any) -> bytes:
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _write_all(file: io.FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _told_where_space_ends(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise ImageError(
+            f"packed store '{folder}': the disk is full; make room and run the same command again, which goes"
+            " on where it was"
+        ) from None

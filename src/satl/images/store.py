@@ -1,0 +1,297 @@
+"""The packed store: every image of a table in one file, resized once, memory-mapped, checksummed.
+
+A store is a folder of three files; ``docs/images.md`` describes them. ``pack.py`` writes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from satl.errors import ImageError
+from satl.images.decode import jpeg_decoder
+from satl.images.source import gather_rows
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = "satl packed images"
+VERSION = 1
+HEADER = "store.json"
+INDEX = "index.npz"
+PIXELS = "pixels.bin"
+JOURNAL = "journal.jsonl"
+RESIZE = "bicubic to size x size, aspect ratio not kept"
+
+Kind = Literal["jpeg", "raw"]
+_AGAIN = "delete the folder and run `satl pack` again"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Store:
+    """A store as its header and index describe it.
+
+    Attributes:
+        path: the folder.
+        kind: ``jpeg`` or ``raw``.
+        size: side S of every image in pixels.
+        quality: of the JPEGs; None where they are raw.
+        ids: N image ids, in the order of the pixels.
+        offsets: int64 (N,), where an image begins in ``pixels.bin``.
+        lengths: int64 (N,), its bytes.
+        crc32: uint32 (N,), their checksum.
+    """
+
+    path: Path
+    kind: Kind
+    size: int
+    quality: int | None
+    ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    crc32: NDArray[np.uint32]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all images together."""
+        return int(self.lengths.sum())
+
+    def map(self) -> np.memmap[Any, np.dtype[np.uint8]]:
+        """Map ``pixels.bin``: uint8 (bytes,). Writing to it changes nothing but the caller's memory."""
+        # Copy-on-write, because torch does not take memory that says it is read-only.
+        return np.memmap(self.path / PIXELS, dtype=np.uint8, mode="c")
+
+
+def is_store(path: str | Path) -> bool:
+    """Whether a folder is a packed store, or one that is not finished."""
+    return any((Path(path) / name).is_file() for name in (HEADER, JOURNAL))
+
+
+def open_store(path: str | Path) -> Store:
+    """Read header and index of a store; check both and the length of ``pixels.bin``, but no pixels.
+
+    Raises:
+        ImageError: it is no store, not finished, of another version, or damaged.
+    """
+    folder = Path(path)
+    try:
+        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        if header["format"] != FORMAT:
+            raise ValueError
+        version = header["version"]
+        kind, size, quality, count = (header[key] for key in ("kind", "size", "quality", "count"))
+    except FileNotFoundError:
+        if (folder / JOURNAL).is_file():
+            raise ImageError(
+                f"packed store '{folder}' is not finished; run the same `satl pack` again, which goes on where"
+                " it was"
+            ) from None
+        raise ImageError(
+            f"'{folder}' is no packed store, it has no {HEADER}; make one with `satl pack TABLE --images DIR"
+            " -o STORE`"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise ImageError(f"packed store '{folder}': {HEADER} is damaged; {_AGAIN}") from None
+    if version != VERSION:
+        raise ImageError(
+            f"packed store '{folder}' has format version {version}, and this program reads {VERSION}; pack the"
+            " images again, or use the program that wrote it"
+        )
+    store = Store(folder, kind, size, quality, *_read_index(folder, header["index_sha256"], count))
+    actual = (folder / PIXELS).stat().st_size if (folder / PIXELS).is_file() else 0
+    if actual != store.num_bytes:
+        raise ImageError(
+            f"packed store '{folder}': {PIXELS} has {actual:,} bytes instead of {store.num_bytes:,}; copy it"
+            f" again, or {_AGAIN}"
+        )
+    return store
+
+
+def _read_index(
+    folder: Path, digest: str, count: int
+) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
+    path = folder / INDEX
+    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise ImageError(
+            f"packed store '{folder}': {INDEX} is missing or not the one that {HEADER} describes; {_AGAIN}"
+        )
+    with np.load(path) as content:
+        text, ends, lengths, crc32 = (content[name] for name in ("ids", "id_ends", "lengths", "crc32"))
+    data, begin = text.tobytes(), 0
+    ids = []
+    for end in ends.tolist():
+        ids.append(data[begin:end].decode())
+        begin = end
+    assert len(ids) == count
+    return tuple(ids), np.concatenate([[0], lengths.cumsum()[:-1]]), lengths, crc32
+
+
+def write_index(path: Path, ids: Sequence[str], lengths: Sequence[int], crc32: Sequence[int]) -> None:
+    """Write ``index.npz``; the same images give the same bytes."""
+    encoded = [image_id.encode() for image_id in ids]
+    np.savez(
+        path,
+        ids=np.frombuffer(b"".join(encoded), dtype=np.uint8),
+        id_ends=np.cumsum([len(text) for text in encoded], dtype=np.int64),
+        lengths=np.array(lengths, dtype=np.int64),
+        crc32=np.array(crc32, dtype=np.uint32),
+    )
+
+
+def check_store(path: str | Path, progress: Callable[[int, int], Any] | None = None) -> tuple[str, ...]:
+    """Compare every image of a store with its checksum.
+
+    Returns:
+        The ids of the images that are damaged.
+
+    Raises:
+        ImageError: header, index or the length of the pixels are wrong already.
+    """
+    store = open_store(path)
+    pixels = store.map()
+    damaged = []
+    for i, image_id in enumerate(store.ids):
+        if zlib.crc32(_bytes_of(store, pixels, i).data) != store.crc32[i]:
+            damaged.append(image_id)
+        if progress is not None:
+            progress(i + 1, len(store.ids))
+    return tuple(damaged)
+
+
+def _bytes_of(store: Store, pixels: NDArray[np.uint8], i: int) -> NDArray[np.uint8]:
+    begin = int(store.offsets[i])
+    return pixels[begin : begin + int(store.lengths[i])]
+
+
+class PackedImages:
+    """Images of a store, decoded when asked for; make one with :func:`packed_images`.
+
+    The checksum of a JPEG is compared whenever it is read, which costs a hundredth of decoding it.
+
+    Args:
+        store: the store.
+        positions: (N,) which of its images, in the order wanted.
+    """
+
+    def __init__(self, store: Store, positions: NDArray[np.int64]) -> None:
+        self._store = store
+        self._positions = positions
+        self._pixels: NDArray[np.uint8] = store.map()
+        if store.kind == "jpeg":
+            jpeg_decoder()  # found once, here, and not by every worker
+
+    # A process that is started afresh maps the file itself; the bytes are not sent to it.
+    def __getstate__(self) -> dict[str, Any]:
+        return {"store": self._store, "positions": self._positions}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    @property
+    def size(self) -> int:
+        """Side S of every image in pixels."""
+        return self._store.size
+
+    @property
+    def kind(self) -> Kind:
+        """How the images are stored, ``jpeg`` or ``raw``."""
+        return self._store.kind
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Id of every image."""
+        return tuple(self._store.ids[i] for i in self._positions.tolist())
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def image(self, i: int) -> NDArray[np.uint8]:
+        """Image ``i``: uint8 (S, S, 3)."""
+        store, position = self._store, int(self._positions[i])
+        data = _bytes_of(store, self._pixels, position)
+        name = f"image '{store.ids[position]}' of packed store '{store.path}'"
+        if zlib.crc32(data.data) != store.crc32[position]:
+            raise ImageError(
+                f"{name} is damaged, its checksum is wrong; run `satl pack --check {store.path}` to find all"
+                " damaged images, then copy the store again or pack it again"
+            )
+        try:
+            decoded = jpeg_decoder()(data)
+        except Exception as error:
+            raise ImageError(f"{name} cannot be decoded ({error}); {_AGAIN}") from None
+        if decoded.shape != (store.size, store.size, 3):
+            raise ImageError(f"{name} has another shape than its store, {decoded.shape}; {_AGAIN}")
+        return decoded
+
+
+class RawPackedImages(PackedImages):
+    """Images of a store that holds plain bytes: a batch is one copy out of the mapped file."""
+
+    def __init__(self, store: Store, positions: NDArray[np.int64]) -> None:
+        super().__init__(store, positions)
+        self._images = self._pixels.reshape(-1, store.size, store.size, 3)
+
+    def image(self, i: int) -> NDArray[np.uint8]:
+        """Image ``i``: uint8 (S, S, 3), a copy."""
+        return np.array(self._images[self._positions[i]])
+
+    def gather(self, rows: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Images at ``rows`` (int64, B): uint8 (B, 3, S, S), channels last in memory."""
+        import torch
+
+        positions = self._positions[rows.numpy()]
+        self._announce(positions)
+        return gather_rows(self._images, torch.from_numpy(positions), out)
+
+    def _announce(self, positions: NDArray[np.int64]) -> None:
+        """Ask the system to read the pages of these images at once, not one after the other when touched."""
+        mapped = getattr(self._pixels, "_mmap", None)
+        if mapped is None or not hasattr(mmap, "MADV_WILLNEED"):
+            return
+        length = int(self._store.lengths[0])
+        for begin in (positions * length).tolist():
+            first = begin - begin % mmap.PAGESIZE
+            mapped.madvise(mmap.MADV_WILLNEED, first, begin + length - first)
+
+
+def packed_images(
+    path: str | Path, image_ids: Sequence[str] | None = None, *, rows: Sequence[int] | None = None
+) -> PackedImages:
+    """Open a store for the images of a table; the store may hold more.
+
+    Args:
+        path: folder of the store.
+        image_ids: ids of the table, in its order; ``None`` for all images of the store in their order.
+        rows: 1-based row of every id in the table of the user, for messages; counted from 1 if not given.
+
+    Returns:
+        A source of the images; for a raw store also a :class:`satl.images.BulkSource`.
+
+    Raises:
+        ImageError: the store is damaged or not finished, or lacks an image of the table.
+    """
+    store = open_store(path)
+    if image_ids is None:
+        positions = np.arange(len(store.ids))
+    else:
+        place_of = {image_id: i for i, image_id in enumerate(store.ids)}
+        positions = np.array([place_of.get(image_id, -1) for image_id in image_ids], dtype=np.int64)
+        missing = np.flatnonzero(positions < 0)
+        if len(missing):
+            first = int(missing[0])
+            row = first + 1 if rows is None else rows[first]
+            raise ImageError(
+                f"image '{image_ids[first]}' of row {row} is not in packed store '{store.path}'"
+                f" ({len(missing)} of {len(image_ids)} images are missing); pack this table into a new folder"
+                f" with `satl pack TABLE --images DIR --size {store.size} -o STORE`"
+            )
+    return (PackedImages if store.kind == "jpeg" else RawPackedImages)(store, positions)
