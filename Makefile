@@ -27,6 +27,9 @@ bench: $(VENV)/.ready
 	$(PY) benchmarks/label_io.py
 	$(PY) benchmarks/coco_reader.py
 	$(PY) benchmarks/augmentation.py
+	$(PY) benchmarks/loader.py
+	$(PY) benchmarks/kernels.py
+	$(PY) benchmarks/step.py --device cpu --tiny --batch 4 --classes 5 --variants plain,eager-fp32
 	$(PY) benchmarks/certificate_simulation.py
 	$(PY) benchmarks/complete_table.py
 	$(PY) benchmarks/review_page.py

@@ -6,22 +6,32 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from reference import two_processes
-from satl.processes import gather_across, sum_across, world_size
+from reference import shared_batches, two_processes
+from satl.errors import ConfigError
+from satl.models.batch_norm import SharedBatchNorm, share_statistics
+from satl.processes import (
+    count_per_process,
+    gather_across,
+    gather_with_gradient,
+    own_part,
+    process_rank,
+    sum_across,
+    world_size,
+)
 
 
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
-    folder = tmp_path_factory.mktemp("pair")
+def run_two(program: str, folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    """Run a program in two processes and return what each of them saved."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     workers = [
         subprocess.Popen(
-            [sys.executable, two_processes.__file__, str(rank), "2", str(folder)],
+            [sys.executable, program, str(rank), "2", str(folder), *arguments],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
@@ -34,7 +44,22 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
         for worker in workers:
             worker.kill()
     assert [worker.returncode for worker in workers] == [0, 0], "\n".join(complaints)
-    return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
+    return run_two(two_processes.__file__, tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return run_two(shared_batches.__file__, tmp_path_factory.mktemp("sharing"))
+
+
+@pytest.fixture(scope="module")
+def whole() -> dict[str, dict[str, Tensor]]:
+    return shared_batches.learn()
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +115,74 @@ def test_sums_and_concatenations(pair: list[dict[str, Tensor]]) -> None:
 
 def test_one_process_changes_nothing() -> None:
     tensor = torch.arange(3)
-    assert world_size() == 1
-    assert sum_across(tensor) is tensor
-    assert gather_across(tensor) is tensor
+    assert (world_size(), process_rank()) == (1, 0)
+    for function in (sum_across, gather_across, gather_with_gradient):
+        assert function(tensor) is tensor
+    assert torch.equal(own_part(tensor), tensor)
+    assert count_per_process(torch.tensor(0)).tolist() == 1
+    assert count_per_process(torch.tensor(7)).tolist() == 7
+    layer = nn.Sequential(nn.BatchNorm2d(3))
+    assert type(share_statistics(layer)[0]) is nn.BatchNorm2d
+
+
+def test_a_share_of_a_count(sharing: list[dict[str, Any]]) -> None:
+    for rank, state in enumerate(sharing):
+        few = state["few"]
+        assert int(few["rank"]) == rank
+        assert float(few["nothing"]) == 0.5  # one cell, for both of them together
+        assert float(few["count"]) == 1.5
+        torch.testing.assert_close(few["whole"], torch.tensor([0.0, 0.1, 1.0, 0.1]), rtol=0, atol=0)
+
+
+LAYERS = ["2d", "1d", "activated", "cumulative", "bare", "frozen"]
+
+
+@pytest.mark.parametrize("name", [*LAYERS, "half", "compare"])
+def test_a_batch_in_two_shares_is_that_batch(
+    sharing: list[dict[str, Any]], whole: dict[str, dict[str, Tensor]], name: str
+) -> None:
+    wrong = {"half": 0.02, "frozen": 5e-4}.get(name, 2e-5)
+    for state in sharing:
+        assert list(state[name]) == list(whole[name])
+        for key, value in whole[name].items():
+            found = state[name][key]
+            torch.testing.assert_close(
+                found, value, rtol=wrong, atol=wrong, msg=lambda m, key=key: f"{key}: {m}"
+            )
+    for key in whole[name]:
+        assert torch.equal(sharing[0][name][key], sharing[1][name][key]), key
+
+
+@pytest.mark.slow
+def test_compiled_code_shares_as_well(whole: dict[str, dict[str, Tensor]], tmp_path: Path) -> None:
+    for state in run_two(shared_batches.__file__, tmp_path, "compiled"):
+        assert list(state) == ["2d", "compare"]
+        for name, found in state.items():
+            for key, value in whole[name].items():
+                torch.testing.assert_close(found[key], value, rtol=2e-5, atol=2e-5)
+
+
+def test_shares_matter(whole: dict[str, dict[str, Tensor]]) -> None:
+    layer = nn.BatchNorm2d(shared_batches.CHANNELS)
+    half = layer(shared_batches.batch(0, 4, 5)[:4])
+    assert float((half - whole["bare"]["0.result"][:4]).detach().abs().max()) > 0.05
+
+
+def test_a_shared_layer_alone_is_the_layer() -> None:
+    for name in LAYERS[:-1]:
+        plain, shape = shared_batches.layers()[name]
+        shared = SharedBatchNorm(shared_batches.layers()[name][0][0])  # type: ignore[index, arg-type]
+        pixels = shared_batches.batch(0, *shape)
+        torch.testing.assert_close(shared(pixels), plain(pixels), rtol=1e-5, atol=1e-5)
+        for key, value in plain[0].state_dict().items():  # type: ignore[index, union-attr]
+            torch.testing.assert_close(shared.state_dict()[key], value)
+
+
+def test_an_unknown_kind_of_statistics_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Whitening(nn.BatchNorm2d):
+        pass
+
+    monkeypatch.setattr("satl.models.batch_norm.world_size", lambda: 2)
+    share_statistics(nn.Sequential(Whitening(3).eval()))  # frozen: nothing to share
+    with pytest.raises(ConfigError, match=r"layer Whitening, .*model\.train_stages"):
+        share_statistics(nn.Sequential(nn.Sequential(Whitening(3))))

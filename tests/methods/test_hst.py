@@ -257,27 +257,32 @@ def test_a_run_killed_between_surveys_ends_like_one_left_alone(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["hst", "hst+satl"])
-def test_two_processes_find_the_prototypes_of_one(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from training.test_processes import STILL, finish, torchrun
-    from training.tiny import assert_same, fix_statistics
+def test_two_processes_find_the_prototypes_of_one(name: str, tmp_path: Path) -> None:
+    from training.test_processes import alone, assert_close, finish, torchrun
+    from training.tiny import assert_same
 
-    settings = (*STILL, f"method.name={name}", "method.prototype_samples=7", "method.prototypes=3")
+    settings = [f"method.name={name}", "method.prototype_samples=7", "method.prototypes=3"]
+    settings += ["training.epochs=3", "training.stage1_epochs=1"]
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
-    monkeypatch.setenv("FIXED_STATISTICS", "1")
-    fix_statistics(monkeypatch.setattr)
     options = [part for setting in settings for part in ("--set", setting)]
-    start = ("train", tmp_path / "tiny.yaml", "--out", tmp_path / "two", *options)
-    code, _, err = finish(torchrun(tmp_path / "dump", *start))
-    assert code == 0, err
-    ranks = [torch.load(tmp_path / "dump" / f"rank-{rank}.pt")["learner"] for rank in (0, 1)]
-    first, second = ({k: v for k, v in rank.items() if not k.endswith(".counts")} for rank in ranks)
+    start = ("train", tmp_path / "tiny.yaml", *options, "--quiet", "--out")
+    runs = [
+        begin(tmp_path / f"of {where}", *start, tmp_path / where, COMPUTE_PRECISELY="1")
+        for begin, where in ((alone, "one"), (torchrun, "two"))
+    ]
+    for process in runs:
+        code, _, err = finish(process)
+        assert code == 0, err
+    dumps = (tmp_path / "of one" / "rank-0.pt", *(tmp_path / "of two" / f"rank-{rank}.pt" for rank in (0, 1)))
+    states = [torch.load(dump)["learner"] for dump in dumps]
+    expected, first, second = (
+        {key: value for key, value in state.items() if not key.endswith(".counts")} for state in states
+    )
+    assert expected["generators.prototype.members"].sum() > 0
     assert_same(first, second)
-    train(tmp_path / "one", tiny_config(*settings))
-    alone = load_file(tmp_path / "one" / "checkpoints" / "last" / "learner.safetensors")
-    assert alone["generators.prototype.members"].sum() > 0
-    for part in ("members", "owners"):
-        assert torch.equal(first[f"generators.prototype.{part}"], alone[f"generators.prototype.{part}"])
-    for part in ("generators.prototype.rows", "rules.intra.value", "rules.prototype.value"):
-        torch.testing.assert_close(first[part], alone[part], rtol=0, atol=2 / 2048)
+    for state in (first, expected):
+        # Two points are equally far from each other: which of them is the first prototype is decided by rounding.
+        state["generators.prototype.rows"] = state["generators.prototype.rows"].sum(1)
+        for part in ("members", "owners"):
+            state[f"generators.prototype.{part}"] = state[f"generators.prototype.{part}"].sort(1).values
+    assert_close(first, expected, rtol=1e-6, atol=1e-9)

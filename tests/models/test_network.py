@@ -10,14 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from reference import network as reference
+from satl.losses import cooccurrence_loss
 from satl.models import (
     Backbone,
     ClassHead,
     ElementWiseLinear,
+    FactorisedPairHead,
     GatedGraph,
     PairHead,
     SemanticDecoupling,
     TransferNetwork,
+    pair_indices,
 )
 
 
@@ -113,6 +116,60 @@ def test_pair_head_equals_the_materialised_form(classes: int) -> None:
     torch.testing.assert_close(folded, plain, rtol=1e-10, atol=1e-10)
     if classes > 1:
         assert_gradients_agree(weighted_sum([folded]), weighted_sum([plain]), [features, *head.parameters()])
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_factorised_pair_head_equals_the_loops(classes: int) -> None:
+    torch.manual_seed(classes)
+    head = FactorisedPairHead(classes, feature_dim=6, pair_dim=4, pair_hidden=5).double()
+    with torch.no_grad():
+        head.bias.normal_()
+    features = torch.randn(3, classes, 6, dtype=torch.float64, requires_grad=True)
+    fast = head(features)
+    plain = reference.factorised_pairs(
+        features,
+        head.reduce.weight,
+        head.reduce.bias,
+        head.join.weight,
+        head.join.bias,
+        head.weight,
+        head.bias,
+    )
+    assert fast.shape == (3, classes * (classes - 1) // 2)
+    torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-10)
+    if classes > 1:
+        assert_gradients_agree(weighted_sum([fast]), weighted_sum([plain]), [features, *head.parameters()])
+
+
+def test_the_factorised_head_grows_with_the_classes_not_with_the_pairs() -> None:
+    def numbers(classes: int) -> tuple[int, int]:
+        with torch.device("meta"):
+            head = FactorisedPairHead(classes, feature_dim=1024, pair_dim=512, pair_hidden=1024)
+        return head.weight.numel(), head.bias.numel()
+
+    assert numbers(80) == (80 * 2048, 3160)
+    assert numbers(1000) == (1000 * 2048, 499500)  # the full head has 499,500 x 1024 numbers
+
+
+def test_factorised_pairs_learn_what_occurs_together() -> None:
+    torch.manual_seed(0)
+    random = torch.Generator().manual_seed(1)
+    classes, images = 6, 256
+    kind = torch.rand(images, 1, generator=random) < 0.5
+    present = torch.where(kind, torch.tensor([1, 1, 1, 0, 0, 0]), torch.tensor([0, 0, 0, 1, 1, 1]))
+    labels = 2 * present - 1
+    noise = torch.randn(images, classes, 8, generator=random)
+    features = noise + 2.0 * present.unsqueeze(-1)
+    head = FactorisedPairHead(classes, feature_dim=8, pair_dim=8, pair_hidden=16)
+    optimiser = torch.optim.Adam(head.parameters(), lr=0.01)
+    for _ in range(150):
+        optimiser.zero_grad()
+        cooccurrence_loss(head(features), labels).backward()
+        optimiser.step()
+    first, second = pair_indices(classes)
+    together = (labels[:, first] > 0) & (labels[:, second] > 0)
+    probability = head(features).sigmoid()
+    assert float(((probability > 0.5) == together).float().mean()) > 0.97
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5])

@@ -106,6 +106,22 @@ def pair_scores(left: Tensor, right: Tensor, vectors: Tensor) -> Tensor:
     return torch.stack(columns, dim=1) if columns else left.new_zeros(left.shape[0], 0)
 
 
+def factorised_pairs(
+    features: Tensor, W1: Tensor, b1: Tensor, Wj: Tensor, bj: Tensor, xy: Tensor, c: Tensor
+) -> Tensor:
+    """Pair logits (B, Q) of the factorised head, pair by pair; Wj, bj and xy hold first left, then right."""
+    batch, classes, _ = features.shape
+    hidden = xy.shape[1] // 2
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    rows = []
+    for n in range(batch):
+        reduced = [W1 @ features[n, k] + b1 for k in range(classes)]
+        left = [torch.relu(Wj[:hidden] @ g + bj[:hidden]) * xy[k, :hidden] for k, g in enumerate(reduced)]
+        right = [torch.relu(Wj[hidden:] @ g + bj[hidden:]) * xy[k, hidden:] for k, g in enumerate(reduced)]
+        rows.append([(left[i] * right[j]).sum() + c[q] for q, (i, j) in enumerate(pairs)])
+    return torch.stack([torch.stack(row) if row else features.new_zeros(0) for row in rows])
+
+
 def cooccurrence_graph(labels: list[list[int]], classes: int) -> list[list[float]]:
     """Conditional frequency of known positives, by counting."""
     graph = [[0.0] * classes for _ in range(classes)]

@@ -113,7 +113,11 @@ def descend(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
         pixels = torch.randn(4, 3, 16, 16, generator=torch.Generator().manual_seed(10 * step + rank))
         labels = torch.randint(-1, 2, (4, CLASSES), generator=torch.Generator().manual_seed(rank))
         stage = 1 if step < 2 else 2
-        model(pixels, labels, torch.arange(4), stage=stage, ramp=1.0, observe=True).loss.backward()
+        images = 4 * processes
+        shape = (CLASSES, images * (images - 1) // 2)
+        noise = torch.rand(shape, generator=torch.Generator().manual_seed(step))
+        result = model(pixels, labels, torch.arange(4), stage=stage, ramp=1.0, observe=True, noise=noise)
+        result.loss.backward()
         if stage == 1:
             learner.rules.zero_grad(set_to_none=True)
         optimiser.step()

@@ -33,7 +33,7 @@ def test_a_step_never_waits_for_the_device(method: str, epoch: int, tmp_path: Pa
     semantic = METHODS[method].threshold == "semantic"
     settings = (*EVERYTHING, f"method.name={method}", *(("method.update_every=1",) if semantic else ()))
     trainer = make_trainer(tmp_path, *settings)
-    trainer.model.train()
+    trainer.learner.train()
     before = {name: value.clone() for name, value in trainer.learner.state_dict().items()}
     batches = list(trainer.batches.epoch(epoch))
     with forbid_host_synchronisation():

@@ -72,7 +72,7 @@ def test_features_are_those_of_the_network_on_unaugmented_training_images(
     size: int, batch_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = make_trainer(tmp_path, f"method.prototype_samples={size}", f"training.batch_size={batch_size}")
-    trainer.model.train()
+    trainer.learner.train()
     (survey,) = surveyed(trainer, monkeypatch)
     data, network = trainer.data, trainer.learner.network.eval()
     train = set(data.rows("train").tolist())
@@ -91,7 +91,7 @@ def test_features_are_those_of_the_network_on_unaugmented_training_images(
 
 def test_a_survey_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = make_trainer(tmp_path, "model.train_stages=[layer4]", "training.ema=0.9")
-    trainer.model.train()
+    trainer.learner.train()
     modes = [module.training for module in trainer.learner.modules()]
     before = {name: value.clone() for name, value in trainer.learner.state_dict().items()}
     states, order = random_states(), [rows.tolist() for rows in trainer.batches.rows(2)]

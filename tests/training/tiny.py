@@ -65,16 +65,6 @@ def resume(folder: Path, display: Display | None = None) -> Trainer:
     return trainer
 
 
-def fix_statistics(patch: Callable[[object, str, Any], None]) -> None:
-    """Make BatchNorm use its running statistics always, so that no image depends on the others of its batch."""
-
-    def forward(self: Any, pixels: torch.Tensor) -> torch.Tensor:
-        mean, variance = self.running_mean, self.running_var
-        return torch.nn.functional.batch_norm(pixels, mean, variance, self.weight, self.bias, eps=self.eps)
-
-    patch(torch.nn.modules.batchnorm._BatchNorm, "forward", forward)
-
-
 class Killed(Exception):
     """Stands for a process that is gone."""
 

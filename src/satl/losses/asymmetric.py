@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.losses.partial_bce import PartialReduction
+from satl.losses.partial_bce import PartialReduction, mean_of_known
 
 
 def asymmetric_loss(
@@ -16,6 +16,7 @@ def asymmetric_loss(
     gamma_negative: float = 4.0,
     margin: float = 0.05,
     reduction: PartialReduction = "known",
+    batch: Tensor | None = None,
 ) -> Tensor:
     """Average the asymmetric loss over known cells, in float32 whatever the autocast state.
 
@@ -33,6 +34,7 @@ def asymmetric_loss(
         margin: the probability below which a negative costs nothing.
         reduction: ``"known"`` averages over all known cells of the batch, ``"sample"`` first over those of
             each image, then over the images that have any.
+        batch: all labels of a batch of which ``labels`` are a part; see :func:`satl.functional.partial_bce`.
 
     Returns:
         A scalar; 0 with zero gradients if nothing is known. Unknown cells get no gradient, whatever their
@@ -52,12 +54,7 @@ def asymmetric_loss(
     positive = -F.logsigmoid(logits) * _discount(absent, gamma_positive)
     negative = -log_absent * _discount(shifted, gamma_negative)
     cost = torch.where(labels > 0, positive, negative) * known
-    if reduction == "known":
-        return cost.sum() / known.sum().clamp(min=1)
-    if reduction == "sample":
-        per_image = cost.sum(1) / known.sum(1).clamp(min=1)
-        return per_image.sum() / known.any(1).sum().clamp(min=1)
-    raise ValueError(f"reduction must be 'known' or 'sample', got {reduction!r}.")
+    return mean_of_known(cost, labels, reduction, batch)
 
 
 def _discount(base: Tensor, gamma: float) -> Tensor:

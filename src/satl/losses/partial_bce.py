@@ -8,10 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from satl.processes import count_per_process
+
 PartialReduction = Literal["known", "sample"]
 
 
-def partial_bce(logits: Tensor, labels: Tensor, reduction: PartialReduction = "known") -> Tensor:
+def partial_bce(
+    logits: Tensor, labels: Tensor, reduction: PartialReduction = "known", batch: Tensor | None = None
+) -> Tensor:
     """Average the binary cross-entropy over known cells, in float32 whatever the autocast state.
 
     Args:
@@ -19,10 +23,12 @@ def partial_bce(logits: Tensor, labels: Tensor, reduction: PartialReduction = "k
         labels: ``(B, C)`` with +1 present, -1 absent, 0 unknown.
         reduction: ``"known"`` averages over all known cells of the batch (SST, HST); ``"sample"`` averages
             first over the known cells of each image, then over the images that have any (equation 9).
+        batch: ``(N, C)`` all labels of a batch of which ``labels`` are a part, where it is done in equal parts one
+            after the other; the mean of the losses of the parts is then that of the batch.
 
     Returns:
         A scalar; 0 with zero gradients if nothing is known. Unknown cells get no gradient, whatever their
-        logit.
+        logit. With several processes it is their mean that is the average over the known cells of all of them.
 
     >>> partial_bce(torch.tensor([[0.0, 3.0]]), torch.tensor([[1, 0]]))
     tensor(0.6931)
@@ -31,12 +37,45 @@ def partial_bce(logits: Tensor, labels: Tensor, reduction: PartialReduction = "k
     sign = labels.float()
     # Unknown logits are replaced before the formula: an infinite one must not turn into 0 * inf.
     cost = F.softplus(-sign * torch.where(known, logits.float(), 0.0)) * known
-    if reduction == "known":
-        return cost.sum() / known.sum().clamp(min=1)
+    return mean_of_known(cost, labels, reduction, batch)
+
+
+def mean_of_known(cost: Tensor, labels: Tensor, reduction: PartialReduction, batch: Tensor | None) -> Tensor:
+    """Average what the known cells cost.
+
+    Args:
+        cost: ``(B, C)``, 0 where the cell is unknown.
+        labels: ``(B, C)``.
+        reduction: as in :func:`partial_bce`.
+        batch: as in :func:`partial_bce`.
+    """
+    check_reduction(reduction)
+    known = labels != 0
+    counted = known if batch is None else batch != 0
     if reduction == "sample":
-        per_image = cost.sum(1) / known.sum(1).clamp(min=1)
-        return per_image.sum() / known.any(1).sum().clamp(min=1)
-    raise ValueError(f"reduction must be 'known' or 'sample', got {reduction!r}.")
+        cost = cost.sum(1) / known.sum(1).clamp(min=1)
+        counted = counted.any(1)
+    return cost.sum() / count_of_part(counted, labels.shape[0])
+
+
+def count_of_part(counted: Tensor, images: int) -> Tensor:
+    """Return what a sum over ``images`` images is divided by for a mean over the true cells of a whole batch.
+
+    Args:
+        counted: ``(N, ...)`` booleans of the batch, in this process; the others hold as many images.
+        images: images of the part, which are all N or a share of them.
+
+    >>> count_of_part(torch.tensor([True, True, False, True]), 2)
+    tensor(1.5000)
+    """
+    count = count_per_process(counted.sum())
+    return count if images == counted.shape[0] else count * (images / counted.shape[0])
+
+
+def check_reduction(reduction: str) -> None:
+    """Refuse a reduction that there is not."""
+    if reduction not in ("known", "sample"):
+        raise ValueError(f"reduction must be 'known' or 'sample', got {reduction!r}.")
 
 
 class PartialBCELoss(nn.Module):
@@ -49,8 +88,7 @@ class PartialBCELoss(nn.Module):
 
     def __init__(self, reduction: PartialReduction = "known") -> None:
         super().__init__()
-        if reduction not in ("known", "sample"):
-            raise ValueError(f"reduction must be 'known' or 'sample', got {reduction!r}.")
+        check_reduction(reduction)
         self.reduction: PartialReduction = reduction
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

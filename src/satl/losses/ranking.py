@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from satl.processes import count_per_process, world_size
+
 RankingReduction = Literal["batch", "sum", "known"]
 
 
@@ -34,7 +36,7 @@ def differential_ranking(
             number of known cells.
 
     Returns:
-        A scalar; 0 if nothing is known.
+        A scalar; 0 if nothing is known. With several processes it is their mean that is the loss of the batch.
 
     >>> scores = torch.tensor([[0.9, 0.6, 0.1]], requires_grad=True)
     >>> loss = differential_ranking(scores, torch.tensor([[1, -1, 1]]), torch.tensor([0.5, 0.5, 0.5]))
@@ -52,9 +54,9 @@ def differential_ranking(
     if reduction == "batch":
         return cost / max(scores.shape[0], 1)
     if reduction == "sum":
-        return cost
+        return cost * world_size()
     if reduction == "known":
-        return cost / known.sum().clamp(min=1)
+        return cost / count_per_process(known.sum())
     raise ValueError(f"reduction must be 'batch', 'sum' or 'known', got {reduction!r}.")
 
 

@@ -28,6 +28,7 @@ def _asymmetric(context: StepContext) -> Tensor:
         parameters.gamma_negative,
         parameters.margin,
         parameters.bce_reduction,
+        context.batch,
     )
 
 

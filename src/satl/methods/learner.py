@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -54,11 +54,17 @@ class Learner(nn.Module):
         labels: Tensor,
         indices: Tensor,
         stage: int,
-        ramp: float,
+        ramp: Tensor | float,
         observe: bool,
         teacher: Tensor | None = None,
+        noise: Tensor | None = None,
+        batch: Tensor | None = None,
     ) -> StepResult:
-        """Compute the loss of one batch.
+        """Compute the loss of one batch, or of one of the equal micro-batches that it is done in.
+
+        The mean of the losses of micro-batches, and of processes, is the loss of the batch; what is counted only
+        after the network has run (pseudo-labels, scores that mean something) is counted over a micro-batch of all
+        processes.
 
         Args:
             images: ``(B, 3, H, W)`` normalised pixels.
@@ -68,8 +74,44 @@ class Learner(nn.Module):
             ramp: weight in [0, 1] of the terms that grow during the first epoch.
             observe: whether the threshold rules take note of the scores.
             teacher: ``(B, C)`` probabilities of the teacher, for methods that need one.
+            noise: ``(C, B (B - 1) / 2)`` in [0, 1) for terms that choose pairs of images at random, with the B of
+                all processes together; drawn where it is not given, which one process alone may do.
+            batch: ``(N, C)`` all labels of the batch in this process, where ``labels`` are those of a micro-batch.
         """
-        output = self.network(images, with_pairs=self.method.needs("pairs"))
+        output = self._run_network(images, with_pairs=self.method.needs("pairs"))
+        return self._judge(output, labels, indices, stage, ramp, observe, teacher, noise, batch)
+
+    def compile_step(self, **options: Any) -> None:
+        """From now on let :meth:`forward` run compiled code; other methods and ``network`` itself stay as they are.
+
+        The network is compiled once, and once for each stage what follows it: a second stage then costs
+        seconds, not the minutes that a large backbone takes. Neither part has a graph break.
+
+        Args:
+            options: for ``torch.compile``.
+        """
+        compiled = {"fullgraph": True, "dynamic": False, **options}
+        # Past nn.Module, which would take the wrapper for a further part with weights of its own.
+        object.__setattr__(self, "_run_network", torch.compile(self.network, **compiled))
+        object.__setattr__(self, "_judge", torch.compile(self._judge, **compiled))
+
+    def _run_network(self, images: Tensor, with_pairs: bool) -> NetworkOutput:
+        output: NetworkOutput = self.network(images, with_pairs=with_pairs)
+        return output
+
+    def _judge(
+        self,
+        output: NetworkOutput,
+        labels: Tensor,
+        indices: Tensor,
+        stage: int,
+        ramp: Tensor | float,
+        observe: bool,
+        teacher: Tensor | None,
+        noise: Tensor | None,
+        batch: Tensor | None,
+    ) -> StepResult:
+        """Everything of :meth:`forward` that follows the network: scores, pseudo-labels, losses, histograms."""
         evidence, scores, pseudo = None, {}, {}
         if self.generators:
             evidence = self._evidence(output, labels, indices, teacher)
@@ -81,7 +123,8 @@ class Learner(nn.Module):
                 for name, score in scores.items()
             }
         rules = {name: self._rule(name) for name in scores}
-        context = StepContext(self.parameters_of_method, output, labels, scores, pseudo, rules, teacher)
+        parameters = self.parameters_of_method
+        context = StepContext(parameters, output, labels, scores, pseudo, rules, teacher, noise, batch)
         terms = self.method.stage2 if stage == 2 else self.method.stage1
         parts = {name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0) for name in terms}
         if stage == 2:

@@ -98,7 +98,7 @@ class NetworkSetting:
 
 @NETWORKS.register("transfer")
 def _transfer(setting: NetworkSetting) -> nn.Module:
-    sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden")
+    sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden", "pair_head")
     network = TransferNetwork(
         num_classes=len(setting.classes),
         backbone=setting.backbone(),

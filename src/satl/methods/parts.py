@@ -55,6 +55,15 @@ class StepContext:
     rules: dict[str, ThresholdRule]
     teacher: Tensor | None = None
     """``(B, C)`` probabilities of the teacher, for methods that need one."""
+    noise: Tensor | None = None
+    """``(C, pairs)`` in [0, 1) for terms that choose pairs of images at random."""
+    whole: Tensor | None = None
+    """``(N, C)`` labels of the whole batch of this process, where ``labels`` are those of a micro-batch."""
+
+    @property
+    def batch(self) -> Tensor:
+        """``(N, C)`` labels of the whole batch of this process."""
+        return self.labels if self.whole is None else self.whole
 
 
 @GENERATORS.register("intra", LeaveOneOutParameters, needs=["pairs"])
@@ -104,7 +113,7 @@ def _semantic(setting: Setting) -> ThresholdRule:
 
 @TERMS.register("classification")
 def _classification(context: StepContext) -> Tensor:
-    return partial_bce(context.output.logits, context.labels, context.parameters.bce_reduction)
+    return partial_bce(context.output.logits, context.labels, context.parameters.bce_reduction, context.batch)
 
 
 @TERMS.register("pseudo", PseudoParameters)
@@ -125,9 +134,11 @@ def _cooccurrence(context: StepContext) -> Tensor:
     )
 
 
-@TERMS.register("contrast", ContrastParameters, ramped=True)
+@TERMS.register("contrast", ContrastParameters, needs=["noise"], ramped=True)
 def _contrast(context: StepContext) -> Tensor:
-    return context.parameters.contrast_weight * contrastive_loss(context.output.features, context.labels)
+    return context.parameters.contrast_weight * contrastive_loss(
+        context.output.features, context.labels, context.noise
+    )
 
 
 @TERMS.register("ranking", RankingParameters)
@@ -143,4 +154,6 @@ def _ranking(context: StepContext) -> Tensor:
         )
         for name, scores in context.scores.items()
     ]
-    return parameters.ranking_weight * torch.stack(costs).sum()
+    # A sum over the batch is as many times the mean of its micro-batches as there are of them.
+    parts = context.batch.shape[0] / context.labels.shape[0] if parameters.ranking_reduction == "sum" else 1.0
+    return parameters.ranking_weight * parts * torch.stack(costs).sum()

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
+from satl.losses.partial_bce import count_of_part
 from satl.methods.base import GENERATORS, TERMS, Method, Parameters, register_method
 from satl.methods.parts import Setting, StepContext
 from satl.scoring import Generator, TeacherGenerator
@@ -42,9 +43,8 @@ def _soft(context: StepContext) -> Tensor:
     cost = F.binary_cross_entropy_with_logits(
         context.output.logits.float(), context.teacher, weight=unknown, reduction="sum"
     )
-    mean = cost / unknown.sum().clamp(min=1.0)
     weight: float = context.parameters.soft_weight
-    return weight * mean
+    return weight * cost / count_of_part(context.batch == 0, context.labels.shape[0])
 
 
 register_method(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         symmetric_pairs,
     )
     from satl.models.graph import GatedGraph, convolution_graph
-    from satl.models.heads import ClassHead, ElementWiseLinear, PairHead
+    from satl.models.heads import ClassHead, ElementWiseLinear, FactorisedPairHead, PairHead
     from satl.models.kggr import KGGRNetwork, WeightPropagationHead
     from satl.models.ml_gcn import GraphConvolution, MLGCNNetwork
     from satl.models.semantic import ClassNetwork, NetworkOutput, SemanticNetwork
@@ -33,6 +33,7 @@ _HOME = {
     "ClassHead": "heads",
     "ClassNetwork": "semantic",
     "ElementWiseLinear": "heads",
+    "FactorisedPairHead": "heads",
     "GatedGraph": "graph",
     "GraphConvolution": "ml_gcn",
     "KGGRNetwork": "kggr",
@@ -59,6 +60,7 @@ __all__ = [
     "ClassHead",
     "ClassNetwork",
     "ElementWiseLinear",
+    "FactorisedPairHead",
     "GatedGraph",
     "GraphConvolution",
     "KGGRNetwork",

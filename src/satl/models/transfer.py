@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from satl.models.graph import GatedGraph
-from satl.models.heads import ClassHead, PairHead
+from satl.models.heads import PAIR_HEADS, ClassHead
 from satl.models.semantic import NetworkOutput, SemanticNetwork
 
 __all__ = ["NetworkOutput", "TransferNetwork"]
@@ -26,6 +26,8 @@ class TransferNetwork(SemanticNetwork):
         steps: steps of propagation over the graph.
         pair_dim: size of a class feature inside the pair head.
         pair_hidden: hidden size of the pair head.
+        pair_head: ``full`` as published, or ``factorised`` for many classes; see
+            :class:`~satl.models.heads.FactorisedPairHead`.
         pairs: build the pair head; without it ``pair_logits`` is always None.
         embedding_dim: size of learned class embeddings.
 
@@ -52,11 +54,14 @@ class TransferNetwork(SemanticNetwork):
         pair_hidden: int = 1024,
         pairs: bool = True,
         embedding_dim: int = 300,
+        pair_head: str = "full",
     ) -> None:
         super().__init__(num_classes, backbone, graph, embeddings, feature_dim, attention_dim, embedding_dim)
         self.propagation = GatedGraph(feature_dim, steps)
         self.class_head = ClassHead(num_classes, feature_dim)
-        self.pair_head = PairHead(num_classes, feature_dim, pair_dim, pair_hidden) if pairs else None
+        self.pair_head = (
+            PAIR_HEADS[pair_head](num_classes, feature_dim, pair_dim, pair_hidden) if pairs else None
+        )
 
     @property
     def num_pairs(self) -> int:

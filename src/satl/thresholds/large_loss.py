@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from satl.processes import gather_across
+from satl.processes import gather_across, own_part
 from satl.thresholds.base import EvidenceThreshold, check_histogram
 from satl.thresholds.functional import add_to_histogram, largest_cells, share_threshold
 
@@ -21,6 +21,8 @@ class LargeLossThreshold(EvidenceThreshold):
     positives; the loss of a cell that counts as negative grows with its score, so they are the cells with the
     largest scores. Their share of all cells of the batch grows by a step with every epoch. In the permanent
     variant it stays at one step, but what was accepted once stays accepted.
+
+    With several processes the batch is that of all of them.
 
     Decided here: exactly the share is accepted, the earlier of equal scores first, and only unknown cells; the
     permanent variant remembers cells as numbers in a ring of fixed size, because a rule does not know how many
@@ -106,6 +108,8 @@ class LargeLossThreshold(EvidenceThreshold):
 
         A score of -1 means nothing and is never chosen.
         """
+        # The largest of all processes: each looks at the cells of all and takes its own from the answer.
+        own, scores, labels = labels, gather_across(scores), gather_across(labels)
         candidates = (labels == 0) & (scores.detach() > -1.0)
         step = labels.numel() * self.share_step
         if not self.permanent:
@@ -114,7 +118,7 @@ class LargeLossThreshold(EvidenceThreshold):
         else:
             if images is None:
                 raise ValueError("the permanent variant needs the index of each image.")
-            keys = images.long().unsqueeze(1) * self.num_classes + torch.arange(
+            keys = gather_across(images).long().unsqueeze(1) * self.num_classes + torch.arange(
                 self.num_classes, device=scores.device
             )
             remembered = (labels == 0) & self._known_keys(keys)
@@ -123,15 +127,15 @@ class LargeLossThreshold(EvidenceThreshold):
             if self.training:
                 self._remember(torch.where(fresh, keys, _EMPTY))
             chosen = remembered | fresh
-        return torch.where(chosen, torch.ones_like(labels), labels)
+        return torch.where(own_part(chosen), torch.ones_like(own), own)
 
     def _known_keys(self, keys: Tensor) -> Tensor:
         place = torch.searchsorted(self.sorted_keys, keys).clamp(max=self.memory - 1)
         return self.sorted_keys.take(place) == keys
 
     def _remember(self, keys: Tensor) -> None:
-        """Write the keys of the accepted cells of all processes, over the oldest where the ring is full."""
-        keys = gather_across(keys.flatten())
+        """Write the keys of the accepted cells of the batch, over the oldest where the ring is full."""
+        keys = keys.flatten()
         valid = keys != _EMPTY
         order, arrived = valid.long().cumsum(0) - 1, valid.sum()
         stored = valid & (order >= arrived - self.memory)

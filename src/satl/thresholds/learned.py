@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from satl.processes import count_per_process
 from satl.thresholds.base import EvidenceThreshold, check_histogram
 from satl.thresholds.functional import add_to_histogram
 
@@ -23,7 +24,8 @@ def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Te
         thresholds: ``(C,)``.
 
     Returns:
-        A scalar with gradients for scores and thresholds; 0 if nothing is known.
+        A scalar with gradients for scores and thresholds; 0 if nothing is known. With several processes it is their
+        mean that is the mean over the known cells of all of them.
 
     >>> thresholds = torch.tensor([0.5, 0.5, 0.5], requires_grad=True)
     >>> loss = threshold_learning(torch.tensor([[0.9, 0.6, 0.1]]), torch.tensor([[1, -1, 1]]), thresholds)
@@ -37,7 +39,7 @@ def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Te
     inside = (difference >= 0.0) & (difference <= 1.0)
     difference = torch.where(inside, difference, difference.detach().clamp(0.0, 1.0))
     cost = F.softplus(-labels.float() * difference) * known
-    return cost.sum() / known.sum().clamp(min=1)
+    return cost.sum() / count_per_process(known.sum())
 
 
 def resting_thresholds(counts: Tensor) -> Tensor:

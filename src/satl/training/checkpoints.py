@@ -10,24 +10,36 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 from satl.errors import RunError
+from satl.training.sharding import like, whole
 
 LEARNER = "learner.safetensors"
 AVERAGE = "average.safetensors"
 STATE = "training.pt"
 
 
-def save_module(module: nn.Module, path: Path) -> None:
-    """Write all parameters and buffers of a module."""
-    save_file({name: value.contiguous() for name, value in module.state_dict().items()}, path)
+def module_content(module: nn.Module) -> dict[str, Tensor]:
+    """Return all parameters and buffers of a module, whole; all processes must ask for it."""
+    content: dict[str, Tensor] = whole(module.state_dict())
+    return content
+
+
+def save_module(content: dict[str, Tensor], path: Path) -> None:
+    """Write what :func:`module_content` returned."""
+    save_file({name: value.contiguous() for name, value in content.items()}, path)
 
 
 def load_module(module: nn.Module, path: Path) -> None:
     """Read all parameters and buffers of a module; every name and shape must fit."""
     try:
-        module.load_state_dict(load_file(path))
+        current = module.state_dict()
+        content = {
+            name: like(value, current[name]) if name in current else value
+            for name, value in load_file(path).items()
+        }
+        module.load_state_dict(content)
     except (OSError, SafetensorError, RuntimeError) as error:
         raise RunError(
             f"{path}: does not fit the run's configuration or is damaged; start the run again or restore the file."

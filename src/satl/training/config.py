@@ -36,7 +36,9 @@ class DataConfig(Section):
     model_config = ConfigDict(extra="allow")
 
     table: Path | None = Field(None, description="Label table (CSV, Parquet, JSONL, JSON or npz).")
-    images: Path | None = Field(None, description="Folder that the image ids of the table are relative to.")
+    images: Path | None = Field(
+        None, description="Folder that the image ids are relative to, or a store that `satl pack` wrote."
+    )
     encoding: str | None = Field(None, description="How the table says present, absent and unknown.")
     truth: Path | None = Field(None, description="Table of hidden truth, only to measure pseudo-labels.")
     ignore_columns: tuple[str, ...] = Field((), description="Columns of the table that are no classes.")
@@ -99,7 +101,9 @@ class DataConfig(Section):
         if (self.dataset is None) != (self.root is None):
             raise ValueError("dataset and root, the folder in which it was unpacked, go together")
         if self.table is None:
-            for key in ("images", "encoding", "truth", "ignore_columns"):
+            if self.images is not None and self.scenes is not None:
+                raise ValueError("images belongs to a table or a dataset, so leave it out")
+            for key in ("encoding", "truth", "ignore_columns"):
                 if getattr(self, key):
                     raise ValueError(f"{key} belongs to a table, so leave it out")
         if self.holdout_fraction is not None and not self.holdout:
@@ -136,6 +140,11 @@ class ImagesConfig(Section):
     jitter: float = Field(0.0, ge=0, le=1, description="Random change of brightness, contrast, saturation.")
     workers: int = Field(4, ge=0, description="Processes that decode images.")
     cache_gb: float = Field(2.0, ge=0, description="Keep decoded images in memory up to this size.")
+    gpu_cache_gb: float | None = Field(
+        None,
+        ge=0,
+        description="Keep them on the GPU up to this size; by default up to a quarter of what is free there.",
+    )
 
 
 class ModelConfig(Section):
@@ -161,6 +170,11 @@ class ModelConfig(Section):
     )
     pair_dim: int = Field(512, ge=1, description="Size of class features in the pair branch.")
     pair_hidden: int = Field(1024, ge=1, description="Hidden units of the pair branch.")
+    pair_head: Literal["full", "factorised"] = Field(
+        "full",
+        description="full has a vector for each pair of classes, as published; factorised two for each class, for "
+        "hundreds of classes and more.",
+    )
     steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
     word_vectors: Path | None = Field(None, description="GloVe text, npz or npy; learned if not given.")
     missing_words: Literal["error", "random"] = Field("error", description="What to do about missing words.")
@@ -179,6 +193,9 @@ class TrainingConfig(Section):
     epochs: int = Field(20, ge=1, description="Epochs of both stages together.")
     stage1_epochs: int = Field(5, ge=1, description="Epochs before pseudo-labels are used.")
     batch_size: int = Field(32, ge=2, description="Images a step, over all processes.")
+    accumulate: int = Field(
+        1, ge=1, description="Micro-batches that a step is done in, one after the other, to save memory."
+    )
     optimiser: Literal["adam", "adamw", "sgd"] = Field("adam", description="What moves the weights.")
     lr: float = Field(1e-5, gt=0, description="Learning rate.")
     head_lr: float | None = Field(None, gt=0, description="Learning rate of all but the backbone, if other.")
@@ -192,6 +209,16 @@ class TrainingConfig(Section):
     clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     ema: float | None = Field(None, gt=0, lt=1, description="Decay of an average of weights to evaluate.")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 computes in half the bits.")
+    compile: bool = Field(
+        False,
+        description="Compile network and losses with torch.compile: a slower start, faster steps on a GPU.",
+    )
+    cuda_graphs: bool = Field(
+        False, description="On one GPU, replay the whole step as one CUDA graph; ignored elsewhere."
+    )
+    shard: bool = Field(
+        False, description="Spread the pair head over the processes, for one that outgrows a card."
+    )
     device: Literal["auto", "cpu"] = Field("auto", description="auto takes a GPU if there is one.")
     seed: int = Field(0, ge=0, description="Decides weights, order, augmentation and split.")
     checkpoint_steps: int | None = Field(
@@ -203,6 +230,14 @@ class TrainingConfig(Section):
     def _stages(self) -> TrainingConfig:
         if self.stage1_epochs > self.epochs:
             raise ValueError(f"stage1_epochs ({self.stage1_epochs}) is more than epochs ({self.epochs})")
+        if self.shard and self.compile:
+            raise ValueError(
+                "a head that is spread over processes cannot be compiled: set shard or compile to false"
+            )
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"batch_size ({self.batch_size}) cannot be done in {self.accumulate} equal micro-batches (accumulate)"
+            )
         return self
 
 

@@ -7,12 +7,17 @@ import copy
 import torch
 from torch import nn
 
+from satl.training.sharding import local
+
 
 class MovingAverage(nn.Module):
     """A copy of a module that follows it slowly.
 
     Floating-point weights and buffers move by ``1 - decay`` of the way at each step, more at the start (after n
     steps at most ``(1 + n) / (10 + n)`` of the old value is kept); everything else is copied.
+
+    A step is :meth:`advance`, then :meth:`update`: the first counts on the host, the second is the same work on
+    the device in every step, so that it can be captured in a graph.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -20,20 +25,28 @@ class MovingAverage(nn.Module):
         self.decay = decay
         self.steps = 0
         self.module = copy.deepcopy(module).requires_grad_(False).eval()
+        device = next(module.parameters()).device
+        self._keep, self._take = torch.ones((), device=device), torch.zeros((), device=device)
+
+    def advance(self) -> None:
+        """Count a step; no host synchronisation."""
+        self.steps += 1
+        keep = min(self.decay, (1 + self.steps) / (10 + self.steps))
+        self._keep.fill_(keep)
+        self._take.fill_(1.0 - keep)
 
     @torch.no_grad()
     def update(self, module: nn.Module) -> None:
         """Move towards ``module``; no host synchronisation."""
-        self.steps += 1
-        keep = min(self.decay, (1 + self.steps) / (10 + self.steps))
         mine, theirs = [], []
         for (name, own), (other_name, other) in zip(
             self.module.state_dict().items(), module.state_dict().items(), strict=True
         ):
             assert name == other_name
             if own.is_floating_point():
-                mine.append(own)
-                theirs.append(other)
+                mine.append(local(own))
+                theirs.append(local(other))
             else:
                 own.copy_(other)
-        torch._foreach_lerp_(mine, theirs, 1.0 - keep)
+        torch._foreach_mul_(mine, self._keep)
+        torch._foreach_add_(mine, torch._foreach_mul(theirs, self._take))

@@ -10,15 +10,24 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from satl.training.config import TrainingConfig
+from satl.training.sharding import is_sharded, like
 
 
-def make_optimiser(learner: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Build the optimiser over all trained parameters, the backbone's in a group of their own.
+def make_optimiser(
+    learner: nn.Module, config: TrainingConfig, capturable: bool = False
+) -> torch.optim.Optimizer:
+    """Build the optimiser over all trained parameters, the backbone's and sharded ones in groups of their own.
 
     A module that says it is ``undecayed`` has its own parameters in a further group, without weight decay.
+
+    Args:
+        learner: whose parameters to move.
+        config: which optimiser, rates and decay.
+        capturable: for a step that is replayed as a CUDA graph: rates are then tensors on the device.
     """
     backbone: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
+    sharded: list[nn.Parameter] = []
     undecayed: list[nn.Parameter] = []
     spared = {
         parameter
@@ -30,26 +39,40 @@ def make_optimiser(learner: nn.Module, config: TrainingConfig) -> torch.optim.Op
         if parameter in spared:
             undecayed.append(parameter)
         elif parameter.requires_grad:
-            (backbone if ".backbone." in f".{name}" else head).append(parameter)
+            others = sharded if is_sharded(parameter) else head
+            (backbone if ".backbone." in f".{name}" else others).append(parameter)
     head_rate = config.head_lr or config.lr
-    rates = ((backbone, config.lr), (head, head_rate), (undecayed, head_rate))
+    rates = ((backbone, config.lr), (head, head_rate), (sharded, head_rate), (undecayed, head_rate))
     groups: list[dict[str, Any]] = [
         {"params": parameters, "lr": rate} for parameters, rate in rates if parameters
     ]
     if undecayed:
         groups[-1]["weight_decay"] = 0.0
+    device = next(learner.parameters()).device
+    if capturable:
+        for group in groups:
+            group["lr"] = torch.tensor(group["lr"], device=device)
+    # One kernel for all weights where there is one; it also reads rates from the device.
+    fused = device.type == "cuda"
+    how: dict[str, Any] = {"fused": True} if fused else {"foreach": True}
     if config.optimiser == "sgd":
         return torch.optim.SGD(
-            groups, momentum=config.momentum, weight_decay=config.weight_decay, foreach=True
+            groups, lr=config.lr, momentum=config.momentum, weight_decay=config.weight_decay, **how
         )
     kind = torch.optim.Adam if config.optimiser == "adam" else torch.optim.AdamW
-    fused = next(learner.parameters()).is_cuda
-    return kind(
-        groups,
-        weight_decay=config.weight_decay,
-        fused=True if fused else None,
-        foreach=None if fused else True,
-    )
+    return kind(groups, weight_decay=config.weight_decay, capturable=capturable, **how)
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Load a state; rates that are tensors stay the same tensors, which a schedule or a graph may hold."""
+    rates = [group["lr"] for group in optimiser.param_groups]
+    optimiser.load_state_dict(state)
+    for parameter, values in optimiser.state.items():
+        for name, value in values.items():
+            values[name] = like(value, parameter) if isinstance(value, torch.Tensor) else value
+    for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        if isinstance(rate, torch.Tensor):
+            group["lr"] = rate.fill_(float(group["lr"]))
 
 
 def rate_factor(step: int, steps_per_epoch: int, config: TrainingConfig) -> float:

@@ -14,7 +14,7 @@ from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batches, ImageSource
 from satl.labels.atomic import atomic_path
 from satl.methods import Learner
-from satl.training.build import build_learner, build_transform
+from satl.training.build import build_learner, build_transform, place
 from satl.training.checkpoints import AVERAGE, LEARNER, load_module
 from satl.training.config import RunConfig
 from satl.training.data import SPLITS, RunData, load_data
@@ -31,9 +31,9 @@ class Recogniser:
         self.device = torch.device(
             "cuda" if torch.cuda.is_available() and config.training.device == "auto" else "cpu"
         )
-        self.learner = learner.to(self.device).eval()
-        self.transform = build_transform(config.images).to(self.device)
+        self.learner = place(learner, self.device).eval()
         self.bf16 = config.training.precision == "bf16"
+        self.transform = build_transform(config.images, self.device, self.bf16)
 
     @classmethod
     def load(cls, run: Path | str, checkpoint: str = "best", averaged: bool = True) -> Recogniser:
@@ -55,14 +55,23 @@ class Recogniser:
 
     def probabilities(self, source: ImageSource, rows: Any = None, batch_size: int = 64) -> FloatArray:
         """Return the class probabilities of images, ``(N, C)``."""
-        batches = Batches(source, rows, batch_size=batch_size, workers=self.config.images.workers)
+        batches = self._batches(source, rows, batch_size)
         return class_probabilities(self.learner.network, batches, self.transform, self.device, self.bf16)
 
     def scores(self, data: RunData, rows: Any, batch_size: int = 64) -> dict[str, FloatArray]:
         """Return ``probability`` and every generator's scores for the cells of ``rows``, each ``(N, C)``."""
-        batches = Batches(data.source, rows, batch_size=batch_size, workers=self.config.images.workers)
+        batches = self._batches(data.source, rows, batch_size)
         cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
         return cell_scores(self.learner, cells, batches, self.transform, self.device, self.bf16)
+
+    def _batches(self, source: ImageSource, rows: Any, batch_size: int) -> Batches:
+        return Batches(
+            source,
+            rows,
+            batch_size=batch_size,
+            workers=self.config.images.workers,
+            pin_memory=self.device.type == "cuda",
+        )
 
 
 def evaluate_run(

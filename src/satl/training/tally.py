@@ -27,17 +27,24 @@ class EpochTally:
         self.names = (*generators, UNION) if generators else ()
         self.steps = 0
         self.losses: dict[str, Tensor] = {}
-        self._zero = torch.zeros((), dtype=torch.float64, device=device)
         # Per generator and class: pseudo-labels emitted, and of those with known truth the right, the wrong,
         # and the positives that were missed.
         self.counts = torch.zeros(len(self.names), 4, num_classes, dtype=torch.int64, device=device)
+
+    def reset(self) -> None:
+        """Begin another epoch of the same stage; the sums stay where they are, for a captured step adds to them."""
+        self.steps = 0
+        for total in (*self.losses.values(), self.counts):
+            total.zero_()
 
     @torch.no_grad()
     def add(self, result: StepResult, labels: Tensor, truth: Tensor | None) -> None:
         """Add one step; no host synchronisation."""
         self.steps += 1
         for name, part in result.parts.items():
-            self.losses[name] = self.losses.get(name, self._zero) + part
+            if name not in self.losses:
+                self.losses[name] = torch.zeros((), dtype=torch.float64, device=part.device)
+            self.losses[name] += part
         if not result.pseudo:
             return
         unknown = labels == 0

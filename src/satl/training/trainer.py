@@ -7,6 +7,7 @@ import math
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,21 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
 
-from satl.errors import RunError
+from satl.errors import ConfigError, RunError
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
+from satl.images.resident import resident
 from satl.labels import LabelTable, write_table
+from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
-from satl.training.build import build_augment, build_learner, build_transform
+from satl.training.build import build_augment, build_learner, build_step, build_transform, place
 from satl.training.checkpoints import (
     AVERAGE,
     LEARNER,
     STATE,
     load_module,
     load_state,
+    module_content,
     random_states,
     restore_random_states,
     save_module,
@@ -41,14 +45,15 @@ from satl.training.ema import MovingAverage
 from satl.training.environment import environment_facts
 from satl.training.inference import class_probabilities
 from satl.training.log import log_file, log_line, logger
-from satl.training.optimisers import make_optimiser, make_schedule
+from satl.training.optimisers import load_optimiser, make_schedule
 from satl.training.run_folder import RunFolder
+from satl.training.sharding import leave_to_shards, shard_heads, whole
 from satl.training.signals import stop_signals
+from satl.training.step import StepInputs
 from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
 
 _STEPS_BETWEEN_QUESTIONS = 10
-_BATCH_STATISTICS = ("running_mean", "running_var")
 
 
 class Interrupted(RunError):
@@ -67,11 +72,11 @@ class Trainer:
         self, config: RunConfig, data: RunData, folder: RunFolder, display: Display | None = None
     ) -> None:
         self.config = config
-        self.data = data
         self.folder = folder
         training = config.training
         self.accelerator = _accelerator(training.device == "cpu")
         self.device = self.accelerator.device
+        self.data = data = self._near(data)
         self.is_main = self.accelerator.is_main_process
         self.display: Display = display if display is not None and self.is_main else Silent()
 
@@ -79,16 +84,19 @@ class Trainer:
         _seed_everything(training.seed)  # every process builds the same weights
         train_rows = data.rows("train")
         learner = build_learner(config, data.table.classes, data.table.cells[train_rows])
+        share_statistics(learner)
         _seed_everything(_mix(training.seed, rank))
 
-        self.learner = learner.to(self.device)
-        self.optimiser = make_optimiser(self.learner, training)
-        self.model: nn.Module = self.accelerator.prepare_model(self.learner)
+        self.learner = place(learner, self.device)
         self.needs_teacher = self.learner.method.needs("teacher")
         decay = training.ema
         if decay is None and self.needs_teacher:
             decay = self.learner.parameters_of_method.teacher_decay  # type: ignore[attr-defined]
         self.average = None if decay is None else MovingAverage(self.learner.network, decay)
+        if training.shard:
+            leave_to_shards(self.learner, shard_heads(self.learner.network, self.device))
+            if self.average is not None:
+                shard_heads(self.average.module, self.device)
         self.batches = Batches(
             data.source,
             train_rows,
@@ -96,17 +104,32 @@ class Trainer:
             seed=training.seed,
             shuffle=True,
             drop_last=True,
+            epochs=training.epochs,
             **self._loading(),
         )
+        if self.batches.share(0).num % training.accumulate:
+            raise ConfigError(
+                f"training.batch_size: {training.batch_size} cannot be shared by {world_size()} processes in "
+                f"{training.accumulate} micro-batches each; use a multiple of {world_size() * training.accumulate}."
+            )
+        self.tally = self._new_tally()
+        self.step = build_step(
+            training,
+            self.learner,
+            average=self.average,
+            tally=self.tally,
+            wrap=self.accelerator.prepare_model,
+        )
+        self.optimiser = self.step.optimiser
         self.schedule = make_schedule(self.optimiser, len(self.batches), training)
-        self.augment = build_augment(config.images, data.source.size).to(self.device)
-        self.transform = build_transform(config.images).to(self.device)
+        bf16 = training.precision == "bf16"
+        self.augment = build_augment(config.images, data.source.size, self.device, bf16)
+        self.transform = build_transform(config.images, self.device, bf16)
         self.generator = torch.Generator(self.device)
         self.cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
         self.truth = (
             None if data.table.truth is None else torch.from_numpy(data.table.truth.copy()).to(self.device)
         )
-        self.tally = self._new_tally()
         self.next_epoch, self.next_step = 0, 0
         self.best: dict[str, Any] = {"epoch": -1, "mAP": -1.0}
 
@@ -148,7 +171,7 @@ class Trainer:
         if trainer.average is not None:
             load_module(trainer.average.module, checkpoint / AVERAGE)
             trainer.average.steps = state["average_steps"]
-        trainer.optimiser.load_state_dict(state["optimiser"])
+        load_optimiser(trainer.optimiser, state["optimiser"])
         trainer.schedule.load_state_dict(state["schedule"])
         rank = trainer.accelerator.process_index
         trainer.tally.load_state_dict(state["tally"][rank])
@@ -183,19 +206,20 @@ class Trainer:
                     self._epoch(self.next_epoch, asked_to_stop)
         finally:
             self.display.stop()
+            self.batches.close()
         return self.best
 
     def _epoch(self, epoch: int, asked_to_stop: Callable[[], bool]) -> None:
         training = self.config.training
         steps = len(self.batches)
-        stage = 1 if epoch < training.stage1_epochs else 2
+        stage = self._stage(epoch)
         begun = time.perf_counter()
         if self.next_step == 0:
-            self.tally = self._new_tally()
+            self._reset_tally(epoch)
             if stage == 2:
                 self._survey(epoch)
                 self.learner.update_thresholds()
-        self.model.train()
+        self.learner.train()
         for step, batch in enumerate(self.batches.epoch(epoch, self.next_step), start=self.next_step):
             self.train_step(batch, epoch, step)
             self.display.step(epoch, stage, step, self.tally.own_mean_losses)
@@ -243,49 +267,38 @@ class Trainer:
     def train_step(self, batch: Batch, epoch: int, step: int) -> None:
         """Do one step of the optimiser; nothing in here waits for the device."""
         training = self.config.training
-        stage = 1 if epoch < training.stage1_epochs else 2
-        steps = len(self.batches)
-        images = batch.images.to(self.device, non_blocking=True)
-        indices = batch.indices.to(self.device, non_blocking=True)
-        share = self.batches.share(step)
-        # Seeding by position makes the augmentation independent of where a run was cut off.
-        self.generator.manual_seed(_mix(training.seed, epoch, step))
-        pixels = self.augment(images, self.generator, first=share.first, total=share.total)
-        labels = self.cells.index_select(0, indices)
+        stage, steps = self._stage(epoch), len(self.batches)
         observe = epoch >= training.stage1_epochs - 1
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=training.precision == "bf16"):
-            result = self.model(
-                pixels,
-                labels,
-                indices,
-                stage=stage,
-                ramp=step / steps if epoch == 0 else 1.0,
-                observe=observe,
-                teacher=self._taught(images) if observe and self.needs_teacher else None,
-            )
-        self.accelerator.backward(result.loss)
-        if stage == 1:
-            self.learner.rules.zero_grad(set_to_none=True)  # thresholds learn, and decay, from stage 2 on
-        if training.clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self.learner.parameters(), training.clip_norm, foreach=True)
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.step(self._inputs(batch, epoch, step, observe), stage, observe)
         self.schedule.step()
-        self.learner.remember(result.evidence)
-        if self.average is not None:
-            self.average.update(self.learner.network)
         every = getattr(self.learner.parameters_of_method, "update_every", None)
         if stage == 2 and every is not None and (step + 1) % every == 0 and step + 1 < steps:
             self.learner.update_thresholds()
-        self.tally.add(result, labels, None if self.truth is None else self.truth.index_select(0, indices))
 
-    @torch.no_grad()
-    def _taught(self, images: Tensor) -> Tensor:
-        """Return the class probabilities ``(B, C)`` of the averaged weights on a view without augmentation."""
-        assert self.average is not None
-        output = self.average.module(self.transform(images))
-        probabilities: Tensor = output.logits.float().sigmoid()
-        return probabilities
+    def _inputs(self, batch: Batch, epoch: int, step: int, observe: bool) -> StepInputs:
+        """Augment a batch, and look up what the step needs to know about it."""
+        images = batch.images.to(self.device, non_blocking=True)
+        indices = batch.indices.to(self.device, non_blocking=True)
+        share = self.batches.share(step)
+        # Seeding by position makes all random numbers independent of where a run was cut off, and the same in
+        # every process: each draws those of the global batch.
+        self.generator.manual_seed(_mix(self.config.training.seed, epoch, step))
+        pixels = self.augment(images, self.generator, first=share.first, total=share.total)
+        noise = None
+        if self.learner.method.needs("noise"):
+            parts = self.config.training.accumulate
+            images_of_part = share.total // parts
+            shape = (self.cells.shape[1], parts * (images_of_part * (images_of_part - 1) // 2))
+            noise = torch.rand(shape, generator=self.generator, device=self.device)
+        return StepInputs(
+            pixels=pixels,
+            labels=self.cells.index_select(0, indices),
+            indices=indices,
+            ramp=torch.full((), step / len(self.batches) if epoch == 0 else 1.0, device=self.device),
+            noise=noise,
+            clean=self.transform(images) if observe and self.needs_teacher else None,
+            truth=None if self.truth is None else self.truth.index_select(0, indices),
+        )
 
     def validate(self, split: str = "val") -> Evaluation:
         """Evaluate the current network on the known cells of a split."""
@@ -299,8 +312,6 @@ class Trainer:
 
     def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:
         training = self.config.training
-        for part in self._parts():
-            _average_statistics(part)
         losses = self.tally.mean_losses()
         if not math.isfinite(losses["total"]):
             raise RunError(
@@ -311,7 +322,7 @@ class Trainer:
         row: dict[str, Any] = {
             "epoch": epoch,
             "stage": stage,
-            "lr": self.optimiser.param_groups[-1]["lr"],
+            "lr": float(self.optimiser.param_groups[-1]["lr"]),
             "losses": losses,
             "thresholds": {
                 name: [round(value, 6) for value in values] for name, values in thresholds.items()
@@ -328,10 +339,11 @@ class Trainer:
             improved = score > self.best["mAP"] or self.best["epoch"] < 0
             if improved:
                 self.best = {"epoch": epoch, "mAP": score}
+        kept = module_content(self._kept()) if improved else {}
         if self.is_main:
             if improved:
                 with self.folder.new_checkpoint("best") as path:
-                    save_module(self._kept(), path / LEARNER)
+                    save_module(kept, path / LEARNER)
                     save_state({"best": self.best}, path / STATE)
             self.folder.append_metrics(row)
             self._write_thresholds(thresholds)
@@ -354,7 +366,7 @@ class Trainer:
             "epoch": epoch,
             "step": step,
             "best": self.best,
-            "optimiser": self.optimiser.state_dict(),
+            "optimiser": whole(self.optimiser.state_dict()),
             "schedule": self.schedule.state_dict(),
             "tally": _gather_objects(self.tally.state_dict()),
             "average_steps": self.average.steps if self.average is not None else 0,
@@ -362,11 +374,12 @@ class Trainer:
             "random": _gather_objects(random_states()),
             "local": _gather_objects([_local_buffers(part) for part in self._parts()]),
         }
+        modules = dict(zip((LEARNER, AVERAGE), self._parts(), strict=False))
+        contents = {name: module_content(module) for name, module in modules.items()}
         if self.is_main:
             with self.folder.new_checkpoint("last") as path:
-                save_module(self.learner, path / LEARNER)
-                if self.average is not None:
-                    save_module(self.average.module, path / AVERAGE)
+                for name, content in contents.items():
+                    save_module(content, path / name)
                 save_state(state, path / STATE)
 
     def _write_thresholds(self, thresholds: dict[str, list[float]]) -> None:
@@ -385,6 +398,17 @@ class Trainer:
         """The modules whose buffers change while training."""
         return [self.learner] if self.average is None else [self.learner, self.average.module]
 
+    def _stage(self, epoch: int) -> int:
+        return 1 if epoch < self.config.training.stage1_epochs else 2
+
+    def _reset_tally(self, epoch: int) -> None:
+        """Begin the sums of an epoch; the terms of the loss are others where a stage begins."""
+        if epoch > 0 and self._stage(epoch) == self._stage(epoch - 1):
+            self.tally.reset()
+        else:
+            self.tally = self.step.tally = self._new_tally()
+            self.step.forget_graphs()
+
     def _new_tally(self) -> EpochTally:
         return EpochTally(tuple(self.learner.generators), self.data.table.num_classes, self.device)
 
@@ -392,6 +416,15 @@ class Trainer:
         """Every image of these rows once, in this order, in batches for a pass without gradients."""
         return Batches(
             self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loading()
+        )
+
+    def _near(self, data: RunData) -> RunData:
+        """The same data, with its images on the GPU where there is one and they fit."""
+        if self.device.type != "cuda":
+            return data
+        limit = self.config.images.gpu_cache_gb
+        return replace(
+            data, source=resident(data.source, self.device, None if limit is None else int(limit * 2**30))
         )
 
     def _loading(self) -> dict[str, Any]:
@@ -431,14 +464,10 @@ def _seed_everything(seed: int) -> None:
 
 
 def _local_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """Buffers that differ between processes: histograms since the last update, BatchNorm within an epoch."""
+    """Buffers that differ between processes: histograms since the last update."""
     if world_size() == 1:
         return {}
-    return {
-        name: value.cpu()
-        for name, value in module.named_buffers()
-        if name.endswith((".counts", *_BATCH_STATISTICS))
-    }
+    return {name: value.cpu() for name, value in module.named_buffers() if name.endswith(".counts")}
 
 
 def _gather_objects(value: Any) -> list[Any]:
@@ -447,12 +476,3 @@ def _gather_objects(value: Any) -> list[Any]:
     values: list[Any] = [None] * world_size()
     dist.all_gather_object(values, value)
     return values
-
-
-@torch.no_grad()
-def _average_statistics(module: nn.Module) -> None:
-    """Give every process the same BatchNorm statistics: the mean over processes."""
-    if world_size() > 1:
-        for name, value in module.named_buffers():
-            if name.endswith(_BATCH_STATISTICS):
-                value.copy_(sum_across(value) / world_size())

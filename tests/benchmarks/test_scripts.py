@@ -1,0 +1,196 @@
+"""The benchmarks run to their end with tiny sizes, and the bars are read from what they write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.scripts import FOLDER, run, script
+from satl.methods.base import NETWORKS
+
+TINY_TRAINING = [
+    "data.scenes.train=64",
+    "data.scenes.val=16",
+    "data.scenes.test=48",
+    "data.scenes.size=24",
+    "data.proportion=0.5",
+    "images.size=24",
+    "images.crop_sizes=[24]",
+    "training.epochs=3",
+    "training.batch_size=16",
+    "training.stage1_epochs=1",
+]
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
+    """What ``step.py`` prints and writes for two rows on a CPU."""
+    file = tmp_path_factory.mktemp("step") / "step.json"
+    sizes = ("--tiny", "--batch", 4, "--classes", 5, "--steps", 2, "--warmups", 1)
+    chosen = ("--variants", "plain,eager-fp32,graphed", "--overhead", "--json", file)
+    finished = run("step", "--device", "cpu", *sizes, *chosen)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout, json.loads(file.read_text())
+
+
+def test_step_measures_both_sides(steps: tuple[str, dict[str, Any]]) -> None:
+    printed, content = steps
+    plain, own, graphed = content["rows"]
+    assert [row["variant"] for row in content["rows"]] == ["plain", "eager-fp32", "graphed"]
+    assert plain["ms"] > 0
+    assert own["ms"] > 0
+    assert "left out" in graphed["error"]
+    assert f"{plain['ms'] / own['ms']:.2f}x" in printed
+
+
+def test_a_row_that_fails_says_so_in_a_line() -> None:
+    step, rows = script("step"), script("step_rows")
+    shape = rows.Shape(device="cpu", batch=4, classes=5, size=64, tiny=True, method="no-such-method")
+    asked = {
+        "kind": "row",
+        "name": "eager-fp32",
+        "shape": dataclasses.asdict(shape),
+        "warmups": 1,
+        "steps": 1,
+    }
+    found = step.child(asked, limit=100)
+    assert "no-such-method" in found["error"]
+    assert "\n" not in found["error"]
+    assert "longer than" in step.child(asked, limit=0.01)["error"]
+
+
+def test_methods_in_turn_and_many_classes() -> None:
+    step, rows = script("step"), script("step_rows")
+    shape = rows.Shape(
+        device="cpu", batch=4, classes=5, size=64, tiny=True, pair_head="factorised", augment=True
+    )
+    found = step.run_overhead("eager-fp32", shape, ["sst", "sst+satl"], warmups=1, rounds=2)["methods"]
+    assert found["sst"]["added"] == 0
+    assert found["sst+satl"]["ms"] > 0
+    many = dataclasses.replace(shape, classes=1000)
+    assert "GB" in step.why_left_out("plain", many)
+    assert step.why_left_out("eager-fp32", many) is None
+
+
+def test_memory_is_shown_by_classes() -> None:
+    rows = [row("plain", 80, 1.0, 9.3), row("graphed", 80, 1.0, 1.2), row("graphed", 200, 1.0, 1.8)]
+    plain, graphed = script("step").memory_table(rows, [80, 200]).splitlines()[1:]
+    assert plain.split()[-2:] == ["9.30", "-"]
+    assert graphed.split()[-2:] == ["1.20", "1.80"]
+
+
+def test_alternating_steps_take_turns() -> None:
+    order: list[str] = []
+    script("step_rows").alternate(
+        [lambda: order.append("a"), lambda: order.append("b")], "cpu", warmups=0, rounds=2
+    )
+    assert order == ["a", "b", "b", "a"]
+
+
+def test_end_to_end_trains_from_both_stores(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    sizes = ("--tiny", "--batch", 4, "--classes", 5, "--steps", 2, "--workers", 0)
+    finished = run("end_to_end", "--device", "cpu", *sizes, "--folder", tmp_path, "--json", file)
+    assert finished.returncode == 0, finished.stderr
+    measured = json.loads(file.read_text())["end_to_end"]
+    assert [rates["store"] for rates in measured] == ["jpeg", "raw", "device"]
+    for rates in measured:
+        assert rates["images_per_second"] > 0
+        assert 0 <= rates["waiting"] <= 1
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_plain_network_trains_to_the_same_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = script("same_numbers")
+    threads = torch.get_num_threads()
+    own = same.train("fp32", 0, TINY_TRAINING, "cpu")
+    monkeypatch.setitem(NETWORKS, "transfer", NETWORKS["transfer"])  # put back when the test ends
+    plain = same.train("plain", 0, TINY_TRAINING, "cpu")
+    assert type(NETWORKS["transfer"]) is type(NETWORKS["ssgrl"])
+    assert plain["mAP"] == pytest.approx(own["mAP"], abs=0.5)
+    assert torch.get_num_threads() == threads
+
+
+def test_same_numbers_judges_by_the_deviation_of_the_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    same = script("same_numbers")
+    plain = [50.0, 52.0, 51.0]
+    results = {("plain", seed): {"mAP": value} for seed, value in enumerate(plain)}
+    results |= {("fp32", seed): {"mAP": value + 0.5} for seed, value in enumerate(plain)}
+    results |= {("bf16", seed): {"mAP": value - 3.0} for seed, value in enumerate(plain)}
+    rows = same.summarise(results, ["plain", "fp32", "bf16"], seeds=3)
+    assert [row["kept"] for row in rows] == [True, True, False]
+    assert rows[2]["difference"] == pytest.approx(-3.0)
+    assert "missed" in capsys.readouterr().out
+    assert not same.summarise({**results, ("fp32", 1): None}, ["plain", "fp32"], seeds=3)[1]["kept"]
+
+
+def row(variant: str, classes: int | None, ms: float, gigabytes: float) -> dict[str, Any]:
+    return {"variant": variant, "classes": classes, "ms": ms, "allocated_gb": gigabytes}
+
+
+MEASURED = {
+    "rows": [
+        row("plain", 80, 132.0, 9.3),
+        row("floor", None, 14.0, 0.8),
+        row("graphed", 80, 16.0, 1.2),
+        row("plain", 200, 387.0, 26.1),
+        row("graphed", 200, 18.0, 1.8),
+        row("graphed", 1000, 45.0, 12.0),
+    ],
+    "overhead": [{"classes": 80, "methods": {"sst": {"added": 0.0}, "sst+satl": {"added": 0.02}}}],
+    "end_to_end": [
+        {"store": "jpeg", "images_per_second": 1950.0, "waiting": 0.04, "step_images_per_second": 2000.0},
+        {"store": "raw", "images_per_second": 1810.0, "waiting": 0.01, "step_images_per_second": 1800.0},
+    ],
+    "same_numbers": [
+        {"variant": "plain", "n": 5, "sd": 1.0, "kept": True},
+        {"variant": "bf16", "n": 5, "difference": -0.4, "kept": True},
+    ],
+}
+
+
+def test_bars_are_read_from_the_files(tmp_path: Path) -> None:
+    (tmp_path / "all.json").write_text(json.dumps(MEASURED))
+    finished = run("bars", tmp_path)
+    lines = finished.stdout.splitlines()
+    assert finished.returncode == 1
+    assert [line for line in lines if "NOT MET" in line] == [line for line in lines if "SATE + DRL" in line]
+    assert lines[-1] == f"{len(lines) - 2} of {len(lines) - 1} bars met"
+
+
+def test_what_was_not_measured_is_not_met() -> None:
+    bars = script("bars")
+    empty = bars.Numbers()
+    assert not any(bar.met for bar in [*bars.step_bars(empty), *bars.other_bars(empty)])
+    slow = bars.Numbers()
+    slow.add({"rows": [row("graphed", 80, 20.0, 1.2), row("floor", None, 14.0, 0.8)]})
+    [against_floor] = [bar for bar in bars.step_bars(slow) if "C = 80: time against" in bar.name]
+    assert against_floor.value == pytest.approx(20 / 14)
+    assert not against_floor.met
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "printed"),
+    [
+        ("average_precision", "--images 300 --classes 4 --repeats 1", "scikit-learn"),
+        ("kernels", "--device cpu --classes 5 --batch 2 --attention 8 --hidden 8 --repeats 1", "pair_scores"),
+        ("loader", "--count 4 --size 64 --out 56 --batch 4 --repeats 1", "raw store"),
+    ],
+)
+def test_quick_scripts_run_to_their_end(name: str, arguments: str, printed: str) -> None:
+    finished = run(name, *arguments.split())
+    assert "Traceback" not in finished.stderr
+    assert printed in finished.stdout
+
+
+def test_every_part_of_the_gpu_script_exists() -> None:
+    text = (FOLDER / "gpu.sh").read_text()
+    scripts = {line.split()[3] for line in text.splitlines() if line.startswith("part ")}
+    assert scripts == {"step.py", "end_to_end.py", "same_numbers.py"}
+    for name in scripts:
+        assert (FOLDER / name).is_file(), name
