@@ -112,8 +112,10 @@ def test_a_command_that_is_ended_goes_on(
     satl: Satl, pictures: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
     program = (
-        "import os, satl.images.pack as pack\n"
+        "import os, signal, satl.images.pack as pack\n"
         "from satl.cli import main\n"
+        # A shell lets what it starts in the background ignore Ctrl-C, and the tests with it.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "pack._SECONDS_BETWEEN_COMMITS = 0.0\n"
         "add = pack._Writer.add\n"
         "def add_and_end(self, data):\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -53,6 +54,14 @@ class RunData:
     def proportion(self) -> float:
         """Return the share of known cells among the training rows."""
         return float(self.table.known[self.rows("train")].mean())
+
+    def fingerprint(self) -> str:
+        """Return a digest of the labels as training sees them, the names and the split."""
+        table = self.table
+        assert table.split is not None
+        digest = hashlib.sha256(np.ascontiguousarray(table.cells).tobytes())
+        digest.update("\0".join((*table.images, *table.classes, *map(str, table.split))).encode())
+        return digest.hexdigest()
 
 
 def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = None) -> RunData:

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
-from torch import Tensor, nn
+from torch import nn
 
 from satl.errors import ConfigError, RunError
 from satl.evaluation import Evaluation, evaluate_scores
@@ -26,18 +25,6 @@ from satl.labels import LabelTable, write_table
 from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
-from satl.training.checkpoints import (
-    AVERAGE,
-    LEARNER,
-    STATE,
-    load_module,
-    load_state,
-    module_content,
-    random_states,
-    restore_random_states,
-    save_module,
-    save_state,
-)
 from satl.training.config import RunConfig, save_config
 from satl.training.data import RunData
 from satl.training.display import Display, Silent
@@ -45,9 +32,10 @@ from satl.training.ema import MovingAverage
 from satl.training.environment import environment_facts
 from satl.training.inference import class_probabilities
 from satl.training.log import log_file, log_line, logger
-from satl.training.optimisers import load_optimiser, make_schedule
+from satl.training.optimisers import make_schedule
 from satl.training.run_folder import RunFolder
-from satl.training.sharding import leave_to_shards, shard_heads, whole
+from satl.training.saving import Saver
+from satl.training.sharding import leave_to_shards, shard_heads
 from satl.training.signals import stop_signals
 from satl.training.step import StepInputs
 from satl.training.survey import plan_survey, take_survey
@@ -122,6 +110,9 @@ class Trainer:
         )
         self.optimiser = self.step.optimiser
         self.schedule = make_schedule(self.optimiser, len(self.batches), training)
+        self.saver = Saver(
+            folder, self.learner, self.average, self.optimiser, self.schedule, data.fingerprint()
+        )
         bf16 = training.precision == "bf16"
         self.augment = build_augment(config.images, data.source.size, self.device, bf16)
         self.transform = build_transform(config.images, self.device, bf16)
@@ -154,33 +145,9 @@ class Trainer:
     @classmethod
     def resume(cls, data: RunData, folder: RunFolder, display: Display | None = None) -> Trainer:
         """Go on from the last checkpoint of a run."""
-        checkpoint = folder.checkpoint("last")
+        folder.checkpoint("last")  # before anything is built: a run without one cannot go on
         trainer = cls(folder.read_config(), data, folder, display)
-        state = load_state(checkpoint / STATE)
-        if state["data"] != trainer._fingerprint():
-            raise RunError(
-                f"{folder.path}: the labels or the split are not those the run was started with; restore the "
-                "table or start a new run."
-            )
-        if len(state["random"]) != world_size():
-            raise RunError(
-                f"{folder.path}: was started with {len(state['random'])} process(es), not {world_size()}; resume it "
-                "with the same number."
-            )
-        load_module(trainer.learner, checkpoint / LEARNER)
-        if trainer.average is not None:
-            load_module(trainer.average.module, checkpoint / AVERAGE)
-            trainer.average.steps = state["average_steps"]
-        load_optimiser(trainer.optimiser, state["optimiser"])
-        trainer.schedule.load_state_dict(state["schedule"])
-        rank = trainer.accelerator.process_index
-        trainer.tally.load_state_dict(state["tally"][rank])
-        for part, buffers in zip(trainer._parts(), state["local"][rank], strict=True):
-            for name, value in buffers.items():
-                part.get_buffer(name).copy_(value)
-        restore_random_states(state["random"][rank])
-        trainer.next_epoch, trainer.next_step = state["epoch"], state["step"]
-        trainer.best = state["best"]
+        trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
         if trainer.is_main:
             folder.keep_metrics_before(trainer.next_epoch)
         return trainer
@@ -229,7 +196,7 @@ class Trainer:
             every = training.checkpoint_steps
             stop = self._agreed(asked_to_stop(), done)
             if stop or (every is not None and done % every == 0):
-                self._save_last(epoch, done)
+                self.saver.save_last(epoch, done, self.best, self.tally)
             if stop:
                 raise Interrupted(
                     f"stopped in epoch {epoch + 1} after step {done}; go on with `satl train --resume "
@@ -339,48 +306,14 @@ class Trainer:
             improved = score > self.best["mAP"] or self.best["epoch"] < 0
             if improved:
                 self.best = {"epoch": epoch, "mAP": score}
-        kept = module_content(self._kept()) if improved else {}
+        if improved:
+            self.saver.save_best(self.best)
         if self.is_main:
-            if improved:
-                with self.folder.new_checkpoint("best") as path:
-                    save_module(kept, path / LEARNER)
-                    save_state({"best": self.best}, path / STATE)
             self.folder.append_metrics(row)
             self._write_thresholds(thresholds)
             logger.info(log_line(row))
-        self._save_last(epoch + 1, 0)
+        self.saver.save_last(epoch + 1, 0, self.best, self.tally)
         self.display.epoch(row)
-
-    def _kept(self) -> nn.Module:
-        """The learner with the network that is evaluated."""
-        if self.average is None:
-            return self.learner
-        kept = nn.Module()
-        for name, child in self.learner.named_children():
-            kept.add_module(name, child)
-        kept.network = self.average.module
-        return kept
-
-    def _save_last(self, epoch: int, step: int) -> None:
-        state = {
-            "epoch": epoch,
-            "step": step,
-            "best": self.best,
-            "optimiser": whole(self.optimiser.state_dict()),
-            "schedule": self.schedule.state_dict(),
-            "tally": _gather_objects(self.tally.state_dict()),
-            "average_steps": self.average.steps if self.average is not None else 0,
-            "data": self._fingerprint(),
-            "random": _gather_objects(random_states()),
-            "local": _gather_objects([_local_buffers(part) for part in self._parts()]),
-        }
-        modules = dict(zip((LEARNER, AVERAGE), self._parts(), strict=False))
-        contents = {name: module_content(module) for name, module in modules.items()}
-        if self.is_main:
-            with self.folder.new_checkpoint("last") as path:
-                for name, content in contents.items():
-                    save_module(content, path / name)
-                save_state(state, path / STATE)
 
     def _write_thresholds(self, thresholds: dict[str, list[float]]) -> None:
         cells = self.data.table.cells[self.data.rows("train")]
@@ -393,10 +326,6 @@ class Trainer:
                 for generator, values in thresholds.items()
             ],
         )
-
-    def _parts(self) -> list[nn.Module]:
-        """The modules whose buffers change while training."""
-        return [self.learner] if self.average is None else [self.learner, self.average.module]
 
     def _stage(self, epoch: int) -> int:
         return 1 if epoch < self.config.training.stage1_epochs else 2
@@ -435,13 +364,6 @@ class Trainer:
             "pin_memory": self.device.type == "cuda",
         }
 
-    def _fingerprint(self) -> str:
-        table = self.data.table
-        digest = hashlib.sha256(np.ascontiguousarray(table.cells).tobytes())
-        assert table.split is not None
-        digest.update("\0".join((*table.images, *table.classes, *map(str, table.split))).encode())
-        return digest.hexdigest()
-
 
 def _accelerator(cpu: bool) -> Accelerator:
     # Another run of the same process may have chosen another device.
@@ -461,18 +383,3 @@ def _seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - for libraries that draw from the global generator
-
-
-def _local_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """Buffers that differ between processes: histograms since the last update."""
-    if world_size() == 1:
-        return {}
-    return {name: value.cpu() for name, value in module.named_buffers() if name.endswith(".counts")}
-
-
-def _gather_objects(value: Any) -> list[Any]:
-    if world_size() == 1:
-        return [value]
-    values: list[Any] = [None] * world_size()
-    dist.all_gather_object(values, value)
-    return values

@@ -1,0 +1,143 @@
+"""What a run keeps: the state to go on from, and the network of its best epoch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from satl.errors import RunError
+from satl.methods import Learner
+from satl.processes import process_rank, world_size
+from satl.training.checkpoints import (
+    AVERAGE,
+    LEARNER,
+    STATE,
+    load_module,
+    load_state,
+    module_content,
+    random_states,
+    restore_random_states,
+    save_module,
+    save_state,
+)
+from satl.training.ema import MovingAverage
+from satl.training.optimisers import load_optimiser
+from satl.training.run_folder import RunFolder
+from satl.training.sharding import whole
+from satl.training.tally import EpochTally
+
+
+class Saver:
+    """Writes and reads the checkpoints of one run; every process calls it, the first one writes.
+
+    Args:
+        folder: the run's folder.
+        learner: what is trained.
+        average: the average of its weights, if there is one.
+        optimiser: over its parameters.
+        schedule: of the learning rate.
+        fingerprint: of the data; a run goes on with its own data only.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        learner: Learner,
+        average: MovingAverage | None,
+        optimiser: torch.optim.Optimizer,
+        schedule: LRScheduler,
+        fingerprint: str,
+    ) -> None:
+        self.folder = folder
+        self.learner = learner
+        self.average = average
+        self.optimiser = optimiser
+        self.schedule = schedule
+        self.fingerprint = fingerprint
+
+    def save_last(self, epoch: int, step: int, best: dict[str, Any], tally: EpochTally) -> None:
+        """Write everything that a run needs to go on with this step of this epoch."""
+        state = {
+            "epoch": epoch,
+            "step": step,
+            "best": best,
+            "optimiser": whole(self.optimiser.state_dict()),
+            "schedule": self.schedule.state_dict(),
+            "tally": _gathered(tally.state_dict()),
+            "average_steps": self.average.steps if self.average is not None else 0,
+            "data": self.fingerprint,
+            "random": _gathered(random_states()),
+            "local": _gathered([_local_buffers(part) for part in self._parts()]),
+        }
+        contents = [module_content(part) for part in self._parts()]
+        if process_rank() == 0:
+            with self.folder.new_checkpoint("last") as path:
+                for name, content in zip((LEARNER, AVERAGE), contents, strict=False):
+                    save_module(content, path / name)
+                save_state(state, path / STATE)
+
+    def load_last(self, tally: EpochTally) -> tuple[int, int, dict[str, Any]]:
+        """Read it again; return the epoch and step to go on with, and the best epoch so far."""
+        checkpoint = self.folder.checkpoint("last")
+        state = load_state(checkpoint / STATE)
+        if state["data"] != self.fingerprint:
+            raise RunError(
+                f"{self.folder.path}: the labels or the split are not those the run was started with; restore the "
+                "table or start a new run."
+            )
+        if len(state["random"]) != world_size():
+            raise RunError(
+                f"{self.folder.path}: was started with {len(state['random'])} process(es), not {world_size()}; resume "
+                "it with the same number."
+            )
+        load_module(self.learner, checkpoint / LEARNER)
+        if self.average is not None:
+            load_module(self.average.module, checkpoint / AVERAGE)
+            self.average.steps = state["average_steps"]
+        load_optimiser(self.optimiser, state["optimiser"])
+        self.schedule.load_state_dict(state["schedule"])
+        rank = process_rank()
+        tally.load_state_dict(state["tally"][rank])
+        for part, buffers in zip(self._parts(), state["local"][rank], strict=True):
+            for name, value in buffers.items():
+                part.get_buffer(name).copy_(value)
+        restore_random_states(state["random"][rank])
+        return state["epoch"], state["step"], state["best"]
+
+    def save_best(self, best: dict[str, Any]) -> None:
+        """Write the learner with the network that is evaluated."""
+        kept: nn.Module = self.learner
+        if self.average is not None:
+            kept = nn.Module()
+            for name, child in self.learner.named_children():
+                kept.add_module(name, child)
+            kept.network = self.average.module
+        content = module_content(kept)
+        if process_rank() == 0:
+            with self.folder.new_checkpoint("best") as path:
+                save_module(content, path / LEARNER)
+                save_state({"best": best}, path / STATE)
+
+    def _parts(self) -> list[nn.Module]:
+        """The modules whose tensors change while training."""
+        return [self.learner] if self.average is None else [self.learner, self.average.module]
+
+
+def _local_buffers(module: nn.Module) -> dict[str, Tensor]:
+    """Buffers that differ between processes: histograms since the last update."""
+    if world_size() == 1:
+        return {}
+    return {name: value.cpu() for name, value in module.named_buffers() if name.endswith(".counts")}
+
+
+def _gathered(value: Any) -> list[Any]:
+    """What each process has, in the order of the ranks."""
+    if world_size() == 1:
+        return [value]
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
