@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +16,7 @@ from satl.methods import METHODS, Learner
 from satl.models import Backbone, TransferNetwork
 from satl.training.ema import MovingAverage
 from satl.training.optimisers import make_optimiser
-from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs, TrainingStep
+from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs, TrainingStep, _Replay
 from satl.training.tally import EpochTally
 from satl.training.trainer import Trainer
 from training.tiny import assert_same, tiny_config, train
@@ -43,7 +46,7 @@ def make_step(learner: Learner, graph: bool = False) -> TrainingStep:
         learner,
         make_optimiser(learner, config, capturable=graph),
         average=average,
-        tally=EpochTally(tuple(learner.generators), CLASSES, DEVICE),
+        tally=EpochTally(tuple(learner.generators), CLASSES, next(learner.parameters()).device),
         clip_norm=1.0,
         graph=graph,
     )
@@ -141,10 +144,67 @@ def test_a_replayed_step_is_an_ordinary_one() -> None:
     learner = make_learner("satl+")
     plain = make_step(copy.deepcopy(learner))
     replayed = make_step(learner, graph=DEVICE.type == "cuda")
-    for number in range(2 * STEPS_BEFORE_CAPTURE + 2):
-        inputs = make_inputs(learner, number)
-        wanted, found = plain(inputs, 2, observe=True), replayed(inputs, 2, observe=True)
-        torch.testing.assert_close(found.loss, wanted.loss, rtol=1e-4, atol=1e-5)
+    for stage in (1, 2):
+        for number in range(2 * STEPS_BEFORE_CAPTURE):
+            inputs = make_inputs(learner, number)
+            wanted, found = plain(inputs, stage, observe=True), replayed(inputs, stage, observe=True)
+            torch.testing.assert_close(found.loss, wanted.loss, rtol=1e-4, atol=1e-5)
+        for step in (plain, replayed):
+            step.learner.update_thresholds()
+    assert_same_state(plain, replayed)
+
+
+class FakeGraph:
+    """Stands for a CUDA graph: what is captured is done at once, so that the first replay has nothing to do."""
+
+    def __init__(self) -> None:
+        self.again: Callable[[], None] | None = None
+        self.replays = 0
+
+    def replay(self) -> None:
+        self.replays += 1
+        if self.replays > 1:
+            assert self.again is not None
+            self.again()
+
+
+def test_around_the_replays_everything_is_as_in_ordinary_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs are filled in, sums and averages count on, and a new stage does not add to old gradients."""
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "stream", lambda chosen: nullcontext())
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, **how: nullcontext())
+    capture = _Replay._capture
+
+    def record(self: _Replay, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> None:
+        capture(self, step, inputs, stage, observe)
+
+        def again() -> None:
+            step.optimiser.zero_grad(set_to_none=True)  # a replay writes its gradients anew
+            assert step.tally is not None
+            assert self.inputs is not None
+            step.tally.steps -= 1  # counted by the host, which a replay does not reach
+            self.result = step._step(self.inputs, stage, observe)
+
+        assert isinstance(self.graph, FakeGraph)
+        self.graph.again = again
+
+    monkeypatch.setattr(_Replay, "_capture", record)
+    learner = make_learner("satl+").cpu()
+    plain, replayed = make_step(copy.deepcopy(learner)), make_step(learner)
+    replayed.graph = True
+    for stage in (1, 2):
+        for number in range(2 * STEPS_BEFORE_CAPTURE):
+            inputs = StepInputs(
+                *(value if value is None else value.cpu() for value in make_inputs(learner, number))
+            )
+            wanted, found = plain(inputs, stage, observe=True), replayed(inputs, stage, observe=True)
+            torch.testing.assert_close(found.loss, wanted.loss)
+        assert isinstance(replayed._replay, _Replay)
+        assert isinstance(replayed._replay.graph, FakeGraph)
+        assert replayed._replay.graph.replays == STEPS_BEFORE_CAPTURE
     assert_same_state(plain, replayed)
 
 

@@ -96,7 +96,8 @@ class TrainingStep:
         self.device = next(learner.parameters()).device
         self.bf16 = bf16
         self.teacher: nn.Module | None = None if average is None else average.module
-        self._graphs = _Graphs() if graph else None
+        self.graph = graph
+        self._replay: _Replay | None = None
 
     def compile(self, **options: object) -> None:
         """Compile the learner, and the teacher if there is one; the first steps of each kind then take long."""
@@ -109,16 +110,24 @@ class TrainingStep:
         """Do one step; the result is overwritten by the next one where a graph is replayed."""
         if self.average is not None:
             self.average.advance()
-        if self._graphs is None:
-            result = self._step(inputs, stage, observe)
+        if not self.graph:
+            return self._ordinary(inputs, stage, observe)
+        # Stages only go forwards, so what was captured for another kind of step is not needed again.
+        kind = (stage, observe, *(None if value is None else (value.shape, value.dtype) for value in inputs))
+        if self._replay is None or self._replay.kind != kind:
+            self._replay = _Replay(kind)
+            # A replay leaves its gradients behind; an ordinary step would add to them.
             self.optimiser.zero_grad(set_to_none=True)
-            return result
-        return self._graphs.step(self, inputs, stage, observe)
+        return self._replay.step(self, inputs, stage, observe)
 
-    def forget_graphs(self) -> None:
+    def forget_graph(self) -> None:
         """Let go of what was captured, because a tensor that it writes to has been replaced."""
-        if self._graphs is not None:
-            self._graphs = _Graphs()
+        self._replay = None
+
+    def _ordinary(self, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
+        result = self._step(inputs, stage, observe)
+        self.optimiser.zero_grad(set_to_none=True)
+        return result
 
     def _step(self, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
         batch = None if self.accumulate == 1 else inputs.labels
@@ -143,7 +152,7 @@ class TrainingStep:
 
     def _forward(self, inputs: StepInputs, stage: int, observe: bool, batch: Tensor | None) -> StepResult:
         # Weights that autocast has converted must not outlive the capture of a graph.
-        cache = self._graphs is None
+        cache = not self.graph
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=cache):
             result: StepResult = self.model(
                 inputs.pixels,
@@ -188,28 +197,24 @@ def _joined(results: list[StepResult]) -> StepResult:
     )
 
 
-class _Graphs:
-    """The captured graph of the present kind of step; stages only go forwards, so one is kept at a time."""
+class _Replay:
+    """A step of one kind: ordinary a few times, then captured, then replayed."""
 
-    def __init__(self) -> None:
-        self.kind: tuple[object, ...] | None = None
+    def __init__(self, kind: tuple[object, ...]) -> None:
+        self.kind = kind
         self.steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: StepInputs | None = None
         self.result: StepResult | None = None
 
     def step(self, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        kind = (stage, observe, *(None if value is None else (value.shape, value.dtype) for value in inputs))
-        if kind != self.kind:
-            self.__init__()  # type: ignore[misc]
-            self.kind = kind
         if self.graph is not None:
             self._fill(inputs)
             if step.tally is not None:
                 step.tally.steps += 1
         elif self.steps < STEPS_BEFORE_CAPTURE:
             self.steps += 1
-            return self._ordinary(step, inputs, stage, observe)
+            return self._aside(step, inputs, stage, observe)
         else:
             self._capture(step, inputs, stage, observe)
         assert self.graph is not None
@@ -218,13 +223,12 @@ class _Graphs:
         return self.result
 
     @staticmethod
-    def _ordinary(step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
+    def _aside(step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
         """A step on a stream of its own, as the libraries want it before a capture."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            result = step._step(inputs, stage, observe)
-            step.optimiser.zero_grad(set_to_none=True)
+            result = step._ordinary(inputs, stage, observe)
         torch.cuda.current_stream().wait_stream(side)
         return result
 

@@ -336,7 +336,7 @@ class Trainer:
             self.tally.reset()
         else:
             self.tally = self.step.tally = self._new_tally()
-            self.step.forget_graphs()
+            self.step.forget_graph()
 
     def _new_tally(self) -> EpochTally:
         return EpochTally(tuple(self.learner.generators), self.data.table.num_classes, self.device)
