@@ -14,7 +14,7 @@ test: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.ready
-	OMP_NUM_THREADS=1 $(PY) -m pytest -m slow
+	OMP_NUM_THREADS=1 $(PY) -m pytest -m slow -n 2 --dist loadfile
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
