@@ -116,6 +116,18 @@ def test_pooling_drops_no_pixel(size: int, pool: int, expected: int) -> None:
     torch.testing.assert_close(pooled[..., -1, -1], corner)
 
 
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("resnet18", TINY), ("satl_tiny", {"widths": [4, 4]}), ("vit_tiny_patch16_224", {"depth": 1})],
+)
+def test_saved_weights_are_loaded_again(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    saved = Backbone(name, kwargs=settings)
+    saved.save_weights(tmp_path / "weights.safetensors")
+    loaded = Backbone(name, kwargs=settings, weights=tmp_path / "weights.safetensors")
+    for (key, one), other in zip(saved.state_dict().items(), loaded.state_dict().values(), strict=True):
+        assert torch.equal(one, other), key
+
+
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth"])
 def test_weight_files_in_half_precision_with_a_classifier(suffix: str, tmp_path: Path) -> None:
     source = timm.create_model("resnet18", num_classes=7, **TINY)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from satl.errors import ConfigError, nearest
+from satl.models.frozen import FrozenTrunk, foldable
 
 _SHOWN_KEYS = 6
 
@@ -77,6 +78,8 @@ class Backbone(nn.Module):
         self.pool: nn.Module = nn.AvgPool2d(pool, pool, ceil_mode=True) if pool > 1 else nn.Identity()
         self._trained_units = self._select(train_stages)
         self._freeze()
+        self.trunk: FrozenTrunk | None = None
+        self.register_load_state_dict_post_hook(_fold_again)
 
     @property
     def _body(self) -> nn.Module:
@@ -91,11 +94,44 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W) -> feature map (B, channels, h, w)."""
-        feature_map: Tensor = self.network(images)[-1]
+        feature_map = self._feature_map(images)
         if self._channels_last_output:
             feature_map = feature_map.permute(0, 3, 1, 2)
         pooled: Tensor = self.pool(feature_map)
         return pooled
+
+    def fold_frozen(self, dtype: torch.dtype = torch.bfloat16) -> bool:
+        """Let the frozen first stages of a ResNet run with folded weights wherever autocast computes in ``dtype``.
+
+        Returns whether there are such stages; other networks stay as they are. Frozen weights must not be changed
+        afterwards other than by loading a state.
+        """
+        names = foldable(self.network, self._trained_units)
+        if names:
+            self.trunk = FrozenTrunk(self.network, names, dtype)
+        return bool(names)
+
+    def _feature_map(self, images: Tensor) -> Tensor:
+        trunk, kind = self.trunk, images.device.type
+        if (
+            trunk is None
+            or images.requires_grad
+            or not torch.is_autocast_enabled(kind)
+            or torch.get_autocast_dtype(kind) != trunk.dtype
+        ):
+            whole: Tensor = self.network(images)[-1]
+            return whole
+        flowing: Tensor = trunk(images)
+        for name, part in self.network.named_children():
+            if name not in trunk.names:
+                flowing = part(flowing)
+        return flowing
+
+    def save_weights(self, path: str | Path) -> None:
+        """Write the weights to a ``.safetensors`` file that ``weights`` of the same model can name."""
+        from safetensors.torch import save_file
+
+        save_file({name: value.contiguous() for name, value in self._body.state_dict().items()}, path)
 
     def train(self, mode: bool = True) -> Backbone:
         """Set the mode of the trained stages; frozen stages stay in eval mode."""
@@ -147,6 +183,12 @@ class Backbone(nn.Module):
         if len(self._trained_units) == len(self._units):
             self.network.requires_grad_(True)
         self.train(self.training)
+
+
+def _fold_again(backbone: nn.Module, _: object) -> None:
+    # Called with the module that was loaded, so a copy of a backbone folds its own weights.
+    if isinstance(backbone, Backbone) and backbone.trunk is not None:
+        backbone.trunk.fold(backbone.network)
 
 
 def _create(name: str, settings: Mapping[str, Any], **fixed: Any) -> Any:

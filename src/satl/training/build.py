@@ -15,6 +15,7 @@ from satl.images.resample import by_bytes
 from satl.methods import Learner
 from satl.methods.base import NETWORKS
 from satl.methods.networks import NetworkSetting
+from satl.models import Backbone
 from satl.processes import world_size
 from satl.training.config import ImagesConfig, RunConfig, TrainingConfig
 from satl.training.ema import MovingAverage
@@ -42,11 +43,15 @@ def build_learner(
     return Learner(method, parameters, network, proportion)
 
 
-def place(learner: Learner, device: torch.device) -> Learner:
-    """Move a learner to a device, its backbone in the layout that convolutions are fastest in there."""
+def place(learner: Learner, device: torch.device, bf16: bool = False) -> Learner:
+    """Move a learner to a device, its backbone in the form that is fastest there."""
     learner.to(device)
     if device.type == "cuda":
-        learner.network.backbone.to(memory_format=torch.channels_last)
+        backbone = learner.network.backbone
+        assert isinstance(backbone, Backbone)
+        backbone.to(memory_format=torch.channels_last)
+        if bf16 and torch.backends.cudnn.is_available() and torch.version.hip is None:
+            backbone.fold_frozen()
     return learner
 
 

@@ -31,8 +31,8 @@ class Recogniser:
         self.device = torch.device(
             "cuda" if torch.cuda.is_available() and config.training.device == "auto" else "cpu"
         )
-        self.learner = place(learner, self.device).eval()
         self.bf16 = config.training.precision == "bf16"
+        self.learner = place(learner, self.device, self.bf16).eval()
         self.transform = build_transform(config.images, self.device, self.bf16)
 
     @classmethod

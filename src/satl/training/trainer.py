@@ -75,7 +75,7 @@ class Trainer:
         share_statistics(learner)
         _seed_everything(_mix(training.seed, rank))
 
-        self.learner = place(learner, self.device)
+        self.learner = place(learner, self.device, training.precision == "bf16")
         self.needs_teacher = self.learner.method.needs("teacher")
         decay = training.ema
         if decay is None and self.needs_teacher:
