@@ -132,6 +132,7 @@ def captured(step: Step, warmups: int = 3) -> Step:
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
+    torch.cuda.reset_peak_memory_stats()
     with torch.cuda.graph(graph):
         step()
     return graph.replay
@@ -153,7 +154,7 @@ def measure(step: Step, device: str, warmups: int, steps: int, graph: bool = Fal
     """Time a step after some that do not count.
 
     The peak of memory is that of the steps that count. A step that replays a CUDA graph allocates nothing any
-    more: its peak is that of the whole process, recording included.
+    more: its peak is that of recording it, which holds at once what every replay does.
 
     Returns:
         ``ms``: median of single steps, each begun on an idle device; ``ms_in_a_row``: mean of as many steps one
@@ -234,13 +235,14 @@ def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = N
 def product(shape: Shape, *settings: str) -> Step:
     """satl's step of stage 2, as its trainer runs it."""
     from satl.training.build import build_augment, build_learner, build_step, place
-    from satl.training.step import StepInputs
+    from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs
     from satl.training.tally import EpochTally
 
     torch.manual_seed(0)
     config, device = product_config(shape, *settings), torch.device(shape.device)
     classes = tuple(f"class {number}" for number in range(shape.classes))
-    learner = place(build_learner(config, classes, shape.training_labels()), device).train()
+    learner = build_learner(config, classes, shape.training_labels())
+    learner = place(learner, device, config.training.precision == "bf16").train()
     for rule in learner.rules.values():
         rule.value.fill_(0.5)  # some pseudo-labels, as after a few epochs
     tally = EpochTally(tuple(learner.generators), shape.classes, device)
@@ -253,8 +255,13 @@ def product(shape: Shape, *settings: str) -> Step:
     labels, ramp = shape.labels(), torch.ones((), device=device)
     indices = torch.arange(shape.batch, device=device)
     pairs = (shape.classes, shape.batch * (shape.batch - 1) // 2)
+    recording = iter([False] * STEPS_BEFORE_CAPTURE + [config.training.cuda_graphs])
 
     def run() -> None:
+        if next(
+            recording, False
+        ):  # the steps before it tried generated code out, which takes memory of its own
+            torch.cuda.reset_peak_memory_stats()
         pixels = augment(images, generator) if shape.augment else images
         noise = None
         if learner.method.needs("noise"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch._functorch.config as functorch
 from torch import Tensor, nn
 
 from satl.methods.base import GENERATORS, RULES, TERMS, Method, Parameters
@@ -13,6 +15,13 @@ from satl.models.functional import symmetric_pairs
 from satl.models.transfer import NetworkOutput
 from satl.scoring import Evidence, Generator, Scores, Survey
 from satl.thresholds import LearnedThreshold, ThresholdRule
+
+KEPT_FOR_BACKWARD = 0.7
+"""Share of the activations that compiled code may keep for the backward pass; the rest is computed again.
+
+Below 1 it is elementwise work that is repeated, and if that is not enough the products with the fewest operations
+for their size, such as those with the graph of classes: about 40 % less memory for next to no time.
+"""
 
 
 class StepResult(NamedTuple):
@@ -85,15 +94,16 @@ class Learner(nn.Module):
         """From now on let :meth:`forward` run compiled code; other methods and ``network`` itself stay as they are.
 
         The network is compiled once, and once for each stage what follows it: a second stage then costs
-        seconds, not the minutes that a large backbone takes. Neither part has a graph break.
+        seconds, not the minutes that a large backbone takes. Neither part has a graph break. What is cheap to
+        compute again in the backward pass is not kept for it (:data:`KEPT_FOR_BACKWARD`).
 
         Args:
             options: for ``torch.compile``.
         """
         compiled = {"fullgraph": True, "dynamic": False, **options}
         # Past nn.Module, which would take the wrapper for a further part with weights of its own.
-        object.__setattr__(self, "_run_network", torch.compile(self.network, **compiled))
-        object.__setattr__(self, "_judge", torch.compile(self._judge, **compiled))
+        for name, function in (("_run_network", self.network), ("_judge", self._judge)):
+            object.__setattr__(self, name, _sparing(torch.compile(function, **compiled)))
 
     def _run_network(self, images: Tensor, with_pairs: bool) -> NetworkOutput:
         output: NetworkOutput = self.network(images, with_pairs=with_pairs)
@@ -212,3 +222,13 @@ class Learner(nn.Module):
 def _or_else(scores: Scores, other: float) -> Tensor:
     """Return the scores, and ``other`` where they mean nothing."""
     return torch.where(scores.informative, scores.values, other)
+
+
+def _sparing(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a compiled function that is generated, at its first call, with :data:`KEPT_FOR_BACKWARD`."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        with functorch.patch(activation_memory_budget=KEPT_FOR_BACKWARD):
+            return compiled(*arguments, **named)
+
+    return call

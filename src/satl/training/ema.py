@@ -39,10 +39,14 @@ class MovingAverage(nn.Module):
     def update(self, module: nn.Module) -> None:
         """Move towards ``module``; no host synchronisation."""
         mine, theirs = [], []
+        # With their own flags: what is frozen was copied, and stays as it is.
+        sources = module.state_dict(keep_vars=True)
         for (name, own), (other_name, other) in zip(
-            self.module.state_dict().items(), module.state_dict().items(), strict=True
+            self.module.state_dict().items(), sources.items(), strict=True
         ):
             assert name == other_name
+            if isinstance(other, nn.Parameter) and not other.requires_grad:
+                continue
             if own.is_floating_point():
                 mine.append(local(own))
                 theirs.append(local(other))

@@ -97,6 +97,8 @@ class TrainingStep:
         self.bf16 = bf16
         self.teacher: nn.Module | None = None if average is None else average.module
         self.graph = graph
+        # One for all that is not replayed: every stream that multiplies matrices keeps a workspace of its own.
+        self.stream: torch.cuda.Stream | None = None
         self._replay: _Replay | None = None
 
     def compile(self, **options: object) -> None:
@@ -107,7 +109,7 @@ class TrainingStep:
             self.teacher = torch.compile(self.average.module, **compiled)  # type: ignore[call-overload]
 
     def __call__(self, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        """Do one step; the result is overwritten by the next one where a graph is replayed."""
+        """Do one step; where a graph is replayed, the next one overwrites the result and these images."""
         if self.average is not None:
             self.average.advance()
         if not self.graph:
@@ -224,8 +226,8 @@ class _Replay:
 
     @staticmethod
     def _aside(step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        """A step on a stream of its own, as the libraries want it before a capture."""
-        side = torch.cuda.Stream()
+        """A step aside from the current stream, as the libraries want it before a capture."""
+        side = step.stream = step.stream or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             result = step._ordinary(inputs, stage, observe)
@@ -233,17 +235,21 @@ class _Replay:
         return result
 
     def _capture(self, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> None:
-        self.inputs = StepInputs(*(None if value is None else value.clone() for value in inputs))  # type: ignore[arg-type]
+        # The images are kept and written to from now on; the rest is small, and may be part of something larger.
+        small = {name: value.clone() for name, value in inputs._asdict().items() if value is not None}
+        self.inputs = StepInputs(**small | {"pixels": inputs.pixels, "clean": inputs.clean})
         # Gradients are then allocated during the capture, and written anew by every replay.
         step.optimiser.zero_grad(set_to_none=True)
+        # A graph has memory of its own: what the ordinary steps needed is not needed beside it.
+        torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
         # Of this thread alone: another one may be pinning the next batch meanwhile.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=step.stream, capture_error_mode="thread_local"):
             self.result = step._step(self.inputs, stage, observe)
         self.graph = graph
 
     def _fill(self, inputs: StepInputs) -> None:
         assert self.inputs is not None
         for mine, given in zip(self.inputs, inputs, strict=True):
-            if mine is not None and given is not None:
+            if mine is not None and given is not None and mine is not given:
                 mine.copy_(given, non_blocking=True)
