@@ -7,6 +7,7 @@ import sys
 TINY = (
     "data.scenes={train: 32, val: 16, test: 16, size: 32}",
     "images={size: 32, crop_sizes: [32]}",
+    "warm_up={pictures: 40, epochs: 1, batch_size: 16}",
     "model.backbone_kwargs={widths: [8, 8, 8]}",
     "model.feature_dim=8",
     "model.attention_dim=8",
@@ -43,6 +44,8 @@ def test_demo_from_end_to_end(tmp_path):
     assert f"satl review {out / 'completed'}" in done.stdout
     assert (out / "report.html").stat().st_size < 4_000_000
     assert "epoch  2  stage 2" in done.stderr
+    assert "Warming up: 40 pictures of single objects" in done.stderr
+    assert "learned first from 40 drawn pictures of one object each" in done.stdout
 
 
 def test_a_folder_of_somebody_else_ends_in_one_sentence_and_code_2(tmp_path):

@@ -16,6 +16,7 @@ from satl.training.trainer import Interrupted
 TINY = (
     "data.scenes={train: 48, val: 16, test: 24, size: 32, seed: 0}",
     "images={size: 32, crop_sizes: [32, 28]}",
+    "warm_up={pictures: 40, epochs: 1, batch_size: 16}",
     "model.backbone_kwargs={widths: [8, 8, 8]}",
     "model.feature_dim=8",
     "model.attention_dim=8",
@@ -53,6 +54,7 @@ def test_what_is_left_behind(demo):
         "overview.png",
         "completed",
         "pictures",
+        "warm_up",
     }
     results = json.loads(result.results.read_text())
     assert list(results["methods"]) == list(DEMO_METHODS)
@@ -116,8 +118,8 @@ def test_a_rerun_replaces_only_what_a_demo_wrote(demo, monkeypatch):
     monkeypatch.setattr("satl.training.trainer.Trainer.fit", stop)
     with pytest.raises(RunError, match="while ignore was trained; run it again"):
         run_demo(out, 0, TINY, display=lambda _: Silent())
-    # Only the marker and the run that had begun are there, and a further rerun knows the folder.
-    assert sorted(entry.name for entry in out.iterdir()) == ["demo.yaml", "ignore"]
+    # Only the marker, the warm-up and the run that had begun are there, and a further rerun knows the folder.
+    assert sorted(entry.name for entry in out.iterdir()) == ["demo.yaml", "ignore", "warm_up"]
     with pytest.raises(RunError, match="while ignore was trained"):
         run_demo(out, 0, TINY)
 
@@ -153,6 +155,11 @@ def test_the_seed_decides_pictures_mask_and_weights():
         ("data.proportion=0", "data.proportion"),
         ("training.epochz=1", "did you mean 'epochs'"),
         ("data.scenes.test=0", "at least 1"),
+        ("warm_up.epoch=1", r"no key 'warm_up\.epoch' \(did you mean 'epochs'\?"),
+        ("warm_up.pictures=3", r"warm_up\.pictures: .*greater than or equal to 20 \(got 3\)"),
+        ("warm_up=true", "warm_up must be a section of keys, not True"),
+        ("model.weights=mine.pth", "add --set warm_up=null"),
+        ("model.pretrained=true", "add --set warm_up=null"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(tmp_path, override, message):

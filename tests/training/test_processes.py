@@ -126,6 +126,8 @@ def small_demo() -> dict[str, Any]:
     content: dict[str, Any] = yaml.safe_load(
         files("satl.demo").joinpath("demo.yaml").read_text(encoding="utf-8")
     )
+    del content["warm_up"]  # comes before the training, in one process
+    content["model"]["train_stages"] = "all"
     content["method"] = {"name": "sst+satl", **content.pop("methods")["sst+satl"], "update_every": 2}
     content["data"] = {"scenes": {"train": 100, "val": 41, "test": 8, "size": 48}, "proportion": 0.3}
     content["images"]["workers"] = 0

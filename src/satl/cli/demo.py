@@ -28,20 +28,22 @@ def demo(
     """Train three methods on drawn scenes with 90 % of the labels hidden, compare them, write a report."""
     from rich.console import Console
 
-    from satl.cli.progress import RichDisplay
+    from satl.cli.progress import RichDisplay, parts
     from satl.demo.run import run_demo
 
-    progress = Console(stderr=True, highlight=False)
-    result = run_demo(
-        out,
-        seed,
-        settings or (),
-        display=RichDisplay,
-        announce=lambda text: progress.print(f"[bold]{text}[/]"),
-    )
+    told = Console(stderr=True, highlight=False)
+    with parts(told) as progress:
+        result = run_demo(
+            out,
+            seed,
+            settings or (),
+            display=RichDisplay,
+            announce=lambda text: told.print(f"[bold]{text}[/]", soft_wrap=True),
+            progress=progress,
+        )
     console = Console(highlight=False)
     console.print(results_table(result.comparison))
-    console.print(result.sentence, soft_wrap=True)
+    console.print(result.sentence, result.comparison.beginning, soft_wrap=True)
     completion = result.completion
     console.print(f"A completed table: {completion.report['statement']}", soft_wrap=True, markup=False)
     console.print(f"Report:      {result.report}", soft_wrap=True, markup=False)

@@ -34,6 +34,32 @@ def loading(title: str, quiet: bool = False) -> Iterator[Callable[[int, int], No
         yield lambda done, total: progress.update(task, completed=done, total=total, visible=True)
 
 
+@contextmanager
+def parts(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a callback ``(title, done, total)`` that draws a bar for each part of a job, and none between them.
+
+    >>> with parts(Console(quiet=True)) as told:
+    ...     told("drawing", 1, 2)
+    ...     told("drawing", 2, 2)
+    """
+    drawn: list[Progress] = []
+
+    def tell(title: str, done: int, total: int) -> None:
+        if not drawn:
+            drawn.append(_bar(console))
+            drawn[0].start()
+            drawn[0].add_task(title, losses="")
+        drawn[0].update(drawn[0].task_ids[0], description=title, completed=done, total=total)
+        if done >= total:  # others may draw a bar of their own now
+            drawn.pop().stop()
+
+    try:
+        yield tell
+    finally:
+        for bar in drawn:
+            bar.stop()
+
+
 def _bar(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description}"),

@@ -19,6 +19,7 @@ from satl.labels.atomic import atomic_path
 
 if TYPE_CHECKING:
     from satl.completion.complete import Completion
+    from satl.demo.warm_up import WarmUp, WarmUpConfig
     from satl.evaluation import Evaluation
     from satl.reports.record import Comparison, MethodRecord
     from satl.training.config import RunConfig
@@ -32,9 +33,11 @@ MARKER = "demo.yaml"
 REPORT = "report.html"
 RESULTS = "results.json"
 OVERVIEW = "overview.png"
+WARM_UP = "warm_up"
+"""The folder of the warm-up in that of the demo, and its section in the configuration."""
 FIGURES = "figures"
 """Where `satl figures` puts what it draws of the demo's runs; it goes with them."""
-_OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES, COMPLETED, PICTURES})
+_OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES, COMPLETED, PICTURES, WARM_UP})
 _MARK = "# Written by `satl demo`, which replaces this folder when it runs again.\n"
 _ORIGIN = "the demo's configuration"
 
@@ -52,7 +55,7 @@ class DemoResult:
 
 
 def demo_content(seed: int = 0, overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the demo's configuration as plain data: the sections of a run, and ``methods``.
+    """Return the demo's configuration as plain data: the sections of a run, ``warm_up`` and ``methods``.
 
     ``seed`` decides the pictures, the hidden labels and the weights; ``overrides`` are ``section.key=value``.
     """
@@ -76,24 +79,51 @@ def demo_content(seed: int = 0, overrides: Iterable[str] = ()) -> dict[str, Any]
                 f"--set methods.{name}: the demo has no such method{nearest(name, DEMO_METHODS)}; it trains "
                 f"{', '.join(DEMO_METHODS)}."
             )
+    model = content.get("model")
+    if content.get(WARM_UP) is not None and isinstance(model, Mapping):
+        for key in ("weights", "pretrained"):
+            if model.get(key):
+                raise ConfigError(
+                    f"--set model.{key}: the demo's network starts from its warm-up; add --set {WARM_UP}=null to start "
+                    "from other weights."
+                )
     return content
 
 
-def demo_config(method: str, seed: int = 0, overrides: Iterable[str] = ()) -> RunConfig:
-    """Return the configuration of one of the demo's runs.
+def demo_config(
+    method: str, seed: int = 0, overrides: Iterable[str] = (), weights: Path | None = None
+) -> RunConfig:
+    """Return the configuration of one of the demo's runs; ``weights`` are those of the warm-up, if there was one.
 
     >>> demo_config("sst", seed=3, overrides=["training.epochs=9"]).training.epochs
     9
     """
-    return _run_config(method, demo_content(seed, overrides))
+    return _run_config(method, demo_content(seed, overrides), weights)
 
 
-def _run_config(method: str, content: Mapping[str, Any]) -> RunConfig:
+def warm_up_config(content: Mapping[str, Any]) -> WarmUpConfig | None:
+    """Return the settings of the warm-up, or None where the configuration says null: start from random weights.
+
+    >>> warm_up_config(demo_content(overrides=["warm_up=null"])) is None
+    True
+    """
+    if content.get(WARM_UP) is None:
+        return None
+    from satl.demo.warm_up import WarmUpConfig
+    from satl.training.config import make_section
+
+    return make_section(WarmUpConfig, content[WARM_UP], WARM_UP, _ORIGIN)
+
+
+def _run_config(method: str, content: Mapping[str, Any], weights: Path | None = None) -> RunConfig:
     from satl.training.config import make_config
 
-    shared = {key: value for key, value in content.items() if key != "methods"}
+    run = {key: value for key, value in content.items() if key not in ("methods", WARM_UP)}
+    if weights is not None:
+        # Absolute, so that a run finds its beginning from whatever folder it is resumed in.
+        run["model"] = {**run["model"], "weights": str(Path(weights).resolve())}
     own = (content.get("methods") or {}).get(method) or {}
-    return make_config({**shared, "method": {"name": method, **own}}, _ORIGIN)
+    return make_config({**run, "method": {"name": method, **own}}, _ORIGIN)
 
 
 def run_demo(
@@ -102,8 +132,9 @@ def run_demo(
     overrides: Iterable[str] = (),
     display: Callable[[RunData], Display] | None = None,
     announce: Callable[[str], Any] | None = None,
+    progress: Callable[[str, int, int], Any] | None = None,
 ) -> DemoResult:
-    """Train the three methods into ``out``, measure them, write the report.
+    """Warm the backbone up, train the three methods into ``out``, measure them, write the report.
 
     A folder that an earlier demo wrote is replaced; any other that is not empty is left alone.
 
@@ -113,12 +144,14 @@ def run_demo(
         overrides: ``section.key=value`` settings.
         display: makes what is shown while a method trains.
         announce: is told, in a few words, what comes next.
+        progress: is told what the warm-up does, how much of it is done, and how much there is.
 
     Raises:
         SatlError: a setting is wrong, or ``out`` holds something else.
     """
     content = demo_content(seed, overrides)
     configs = {name: _run_config(name, content) for name in DEMO_METHODS}
+    settings = warm_up_config(content)
     out = Path(out)
     scenes = configs[DEMO_METHODS[0]].data.scenes
     assert scenes is not None
@@ -134,6 +167,12 @@ def run_demo(
     with atomic_path(out / MARKER) as temporary:
         temporary.write_text(_MARK + yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
 
+    beginning = None
+    if settings is not None:
+        say(f"Warming up: {settings.pictures:,} pictures of single objects")
+        beginning = _warm_up(configs[DEMO_METHODS[0]], settings, out, progress)
+        say(_told(beginning))
+        configs = {name: _run_config(name, content, beginning.weights) for name in DEMO_METHODS}
     records, evaluations = [], {}
     for number, name in enumerate(DEMO_METHODS, start=1):
         say(f"Training {name} ({number} of {len(DEMO_METHODS)})")
@@ -155,9 +194,34 @@ def run_demo(
         methods=tuple(records),
         counts={split: len(data.rows(split)) for split in ("train", "val", "test")},
         seed=configs[DEMO_METHODS[0]].training.seed,
+        beginning=_told(beginning),
     )
     picture = scene_pictures(rows, scenes.size, scenes.seed)
-    return _write(out, comparison, evaluations, content, picture, completion)
+    return _write(out, comparison, evaluations, content, picture, completion, beginning)
+
+
+def _warm_up(
+    config: RunConfig, settings: WarmUpConfig, out: Path, progress: Callable[[str, int, int], Any] | None
+) -> WarmUp:
+    from satl.demo.warm_up import WEIGHTS, warm_up
+
+    try:
+        return warm_up(config, settings, out / WARM_UP / WEIGHTS, progress)
+    except KeyboardInterrupt as stop:
+        raise RunError(
+            f"{out}: the demo was stopped while it warmed up; run it again, it starts anew."
+        ) from stop
+
+
+def _told(beginning: WarmUp | None) -> str:
+    """Say what the three networks start from."""
+    if beginning is None:
+        return "All started from random weights."
+    return (
+        f"All started from the same features, learned first from {beginning.pictures:,} drawn pictures of one object "
+        f"each, none of them a scene, in {beginning.seconds:.0f} s ({100 * beginning.accuracy:.0f} % of unseen ones "
+        "are named rightly)."
+    )
 
 
 def _train(
@@ -221,6 +285,7 @@ def _write(
     content: Mapping[str, Any],
     picture: Callable[[int], Any],
     completion: Completion,
+    beginning: WarmUp | None,
 ) -> DemoResult:
     """Write the report, the picture and, last, the results."""
     from satl.reports.comparison import comparison_page, sentence
@@ -235,6 +300,13 @@ def _write(
         "seed": comparison.seed,
         "images": comparison.counts,
         "known_proportion": comparison.proportion,
+        "warm_up": None
+        if beginning is None
+        else {
+            "pictures": beginning.pictures,
+            "accuracy": beginning.accuracy,
+            "seconds": round(beginning.seconds, 2),
+        },
         "methods": {
             method.name: {
                 "seconds": round(method.seconds, 2),

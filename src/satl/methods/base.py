@@ -93,7 +93,9 @@ class SemanticParameters(HistogramParameters):
         description="'eq5' is the paper's literal equation 5, in which the rate has the opposite sense.",
     )
     update_every: int | None = Field(
-        None, ge=1, description="Steps between threshold updates; by default once an epoch."
+        None,
+        ge=1,
+        description="About so many steps between threshold updates, spread evenly; by default once an epoch.",
     )
 
 

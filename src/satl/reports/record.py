@@ -96,6 +96,7 @@ class Comparison:
         methods: in the order of the table; the last is the one the report is about.
         counts: images by split.
         seed: of the run.
+        beginning: what all methods started from, in a sentence; may be empty.
     """
 
     classes: tuple[str, ...]
@@ -105,6 +106,7 @@ class Comparison:
     methods: tuple[MethodRecord, ...]
     counts: dict[str, int]
     seed: int
+    beginning: str = ""
 
     @property
     def proportion(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -17,6 +17,9 @@ class Section(BaseModel):
     """A part of the configuration; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 class ScenesConfig(Section):
@@ -352,6 +355,16 @@ def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
     except ValidationError as error:
         raise ConfigError(_sentence(error, origin, method.parameters, prefix="method.")) from error
     return config
+
+
+def make_section(kind: type[AnySection], content: Any, name: str, origin: str) -> AnySection:
+    """Validate one section that is no part of a run; ``name`` and ``origin`` are named in messages."""
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{origin}: {name} must be a section of keys, not {content!r}; mend this value.")
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, kind, prefix=f"{name}.")) from error
 
 
 def save_config(config: RunConfig, path: Path) -> None:

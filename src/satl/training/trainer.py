@@ -239,7 +239,7 @@ class Trainer:
         self.step(self._inputs(batch, epoch, step, observe), stage, observe)
         self.schedule.step()
         every = getattr(self.learner.parameters_of_method, "update_every", None)
-        if stage == 2 and every is not None and (step + 1) % every == 0 and step + 1 < steps:
+        if stage == 2 and every is not None and _updates_after(step, steps, every):
             self.learner.update_thresholds()
 
     def _inputs(self, batch: Batch, epoch: int, step: int, observe: bool) -> StepInputs:
@@ -383,3 +383,17 @@ def _seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002 - for libraries that draw from the global generator
+
+
+def _updates_after(step: int, steps: int, every: int) -> bool:
+    """Whether thresholds move after a step of an epoch, other than the last, which is always followed by an update.
+
+    Updates are spread evenly: a last one that rests on a few steps only would undo the others.
+
+    >>> [step for step in range(31) if _updates_after(step, 31, every=15)]
+    [15]
+    >>> [step for step in range(10) if _updates_after(step, 10, every=3)], _updates_after(0, 10, every=20)
+    ([3, 6], False)
+    """
+    updates = max(1, round(steps / every))
+    return step + 1 < steps and (step + 1) * updates // steps > step * updates // steps

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from satl.demo.scenes.objects import CATEGORIES
-from satl.demo.scenes.render import LARGEST_SIZE, SMALLEST_SIZE, compose, paint
+from satl.demo.scenes.render import LARGEST_SIZE, SMALLEST_SIZE, compose, compose_object, paint
 from satl.errors import ConfigError
 from satl.labels import LabelTable, write_table
 from satl.labels.atomic import atomic_path
@@ -46,6 +46,20 @@ def render_scene(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.
     labels = np.full(len(SCENE_CLASSES), -1, dtype=np.int8)
     labels[[SCENE_CLASSES.index(name) for name in scene.categories]] = 1
     return paint(scene, size), labels
+
+
+def render_object(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.uint8], int]:
+    """Render one object alone, of a picture that is no scene.
+
+    Returns pixels, shape (size, size, 3), uint8 RGB, and the number of its category in :data:`SCENE_CLASSES`.
+
+    >>> pixels, category = render_object(0, size=32)
+    >>> pixels.shape, SCENE_CLASSES[category] in CATEGORIES
+    ((32, 32, 3), True)
+    """
+    _check(size, seed, index)
+    scene = compose_object(index, seed)
+    return paint(scene, size), SCENE_CLASSES.index(scene.categories[0])
 
 
 def make_scenes(

@@ -24,6 +24,8 @@ MIN_VISIBLE = 0.6
 """Smallest visible part of a labelled object, counted on its own silhouette inside the frame."""
 
 _TRIES = 40
+_ALONE = 1
+"""Sets the dice of pictures of one object apart from those of all scenes, whatever their seeds."""
 _CONTOUR = (38, 34, 44)
 
 
@@ -210,6 +212,24 @@ def compose(index: int, seed: int = 0) -> Scene:
                 item.scale *= 0.93
                 item.__post_init__()
     return Scene(context, backdrop, gradient, _side_by_side(objects[: len(names)]), light)
+
+
+def compose_object(index: int, seed: int = 0) -> Scene:
+    """Decide everything about a picture of one object alone: any category, as likely as any other, on any backdrop.
+
+    Nothing here says which objects occur together or where: that is left for the scenes to teach.
+    """
+    dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index, _ALONE]))))
+    name, look = dice.pick(list(CATEGORIES)), dice.pick(list(CONTEXTS))
+    horizon = dice.between(0.46, 0.62)
+    light = _make_light(dice)
+    backdrop = Brush(dice)
+    outdoors, water = look in OUTDOORS, look == "sea"
+    gradient = BACKDROPS[look](backdrop, horizon)
+    if outdoors:
+        add_clouds(backdrop, horizon)
+    item = _make_item(dice, name, dice.between(0.8, 1.25))
+    return Scene(look, backdrop, gradient, _arrange(dice, [item], [], outdoors, water, horizon), light)
 
 
 def _arrange(
