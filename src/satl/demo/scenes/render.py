@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,17 @@ def _make_light(dice: Dice) -> Light:
     )
 
 
+class _Surroundings(NamedTuple):
+    """What stands behind the objects, and the light."""
+
+    horizon: float
+    light: Light
+    backdrop: Brush
+    gradient: tuple[tuple[int, int, int], tuple[int, int, int]]
+    outdoors: bool
+    water: bool
+
+
 @dataclass
 class Scene:
     """Everything that is decided about one picture before it is painted; items from back to front."""
@@ -125,11 +137,12 @@ def _make_item(dice: Dice, name: str, shrink: float) -> Item:
     return Item(brush, name, scale, turn, dice.chance(0.5), dice.between(0.92, 1.09))
 
 
-def _place(dice: Dice, item: Item, place: str, outdoors: bool, water: bool, horizon: float) -> None:
+def _place(dice: Dice, item: Item, place: str, around: _Surroundings) -> None:
     """Choose a position in the zone of the category; zones are wide, so position is a weak hint."""
     x0, y0, x1, y1 = *item.low, *item.high
     slack, grounded = 0.14 * (x1 - x0), False
     item.x = dice.between(-slack - x0, 1 + slack - x1)
+    outdoors, water, horizon = around.outdoors, around.water, around.horizon
     if place == "air" and (outdoors or dice.chance(0.5)):
         foot = dice.between(min(0.02 - y0 + y1, horizon), max(horizon + 0.02, 0.04 - y0 + y1))
     elif place == "wall" and not outdoors and dice.chance(0.75):
@@ -180,13 +193,7 @@ def compose(index: int, seed: int = 0) -> Scene:
     dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index]))))
     context, names = choose_categories(dice)
     look = dice.pick(list(CONTEXTS)) if dice.chance(FOREIGN_BACKDROP) else context
-    horizon = dice.between(0.46, 0.62)
-    light = _make_light(dice)
-    backdrop = Brush(dice)
-    outdoors, water = look in OUTDOORS, look == "sea"
-    gradient = BACKDROPS[look](backdrop, horizon)
-    if outdoors:
-        add_clouds(backdrop, horizon)
+    around = _surroundings(dice, look)
     shrink = {2: 1.08, 3: 1.0, 4: 0.88}[len(names)]
     objects = [_make_item(dice, name, shrink) for name in names]
     if dice.chance(0.12):
@@ -201,17 +208,18 @@ def compose(index: int, seed: int = 0) -> Scene:
         )
     items: list[Item] = []
     for attempt in range(12):
-        items = _arrange(dice, objects, clutter if attempt < 6 else [], outdoors, water, horizon)
+        items = _arrange(dice, objects, clutter if attempt < 6 else [], around)
         parts = visible_parts(items)
         if all(
             part >= MIN_VISIBLE for part, item in zip(parts, items, strict=True) if item.category is not None
         ):
-            return Scene(context, backdrop, gradient, items, light)
+            return Scene(context, around.backdrop, around.gradient, items, around.light)
         if attempt % 2:
             for item in objects:
                 item.scale *= 0.93
                 item.__post_init__()
-    return Scene(context, backdrop, gradient, _side_by_side(objects[: len(names)]), light)
+    side_by_side = _side_by_side(objects[: len(names)])
+    return Scene(context, around.backdrop, around.gradient, side_by_side, around.light)
 
 
 def compose_object(index: int, seed: int = 0) -> Scene:
@@ -221,30 +229,34 @@ def compose_object(index: int, seed: int = 0) -> Scene:
     """
     dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index, _ALONE]))))
     name, look = dice.pick(list(CATEGORIES)), dice.pick(list(CONTEXTS))
+    around = _surroundings(dice, look)
+    item = _make_item(dice, name, dice.between(0.8, 1.25))
+    items = _arrange(dice, [item], [], around)
+    return Scene(look, around.backdrop, around.gradient, items, around.light)
+
+
+def _surroundings(dice: Dice, look: str) -> _Surroundings:
     horizon = dice.between(0.46, 0.62)
     light = _make_light(dice)
     backdrop = Brush(dice)
-    outdoors, water = look in OUTDOORS, look == "sea"
     gradient = BACKDROPS[look](backdrop, horizon)
+    outdoors = look in OUTDOORS
     if outdoors:
         add_clouds(backdrop, horizon)
-    item = _make_item(dice, name, dice.between(0.8, 1.25))
-    return Scene(look, backdrop, gradient, _arrange(dice, [item], [], outdoors, water, horizon), light)
+    return _Surroundings(horizon, light, backdrop, gradient, outdoors, water=look == "sea")
 
 
-def _arrange(
-    dice: Dice, objects: list[Item], clutter: list[Item], outdoors: bool, water: bool, horizon: float
-) -> list[Item]:
+def _arrange(dice: Dice, objects: list[Item], clutter: list[Item], around: _Surroundings) -> list[Item]:
     """Place clutter anywhere low, then each object where it overlaps the others least of a few tries."""
     for item in clutter:
-        _place(dice, item, "ground", outdoors, water, horizon)
+        _place(dice, item, "ground", around)
     allowed = dice.pick((0.0, 0.1, 0.2, 0.3))
     placed: list[Item] = []
     for item in sorted(objects, key=lambda one: -one.scale):
         best, spot = math.inf, (0.0, 0.0, 0.0, False)
         place = CATEGORIES[str(item.category)].place
         for _ in range(_TRIES):
-            _place(dice, item, place, outdoors, water, horizon)
+            _place(dice, item, place, around)
             worst = max((_overlap(item, other) for other in placed), default=0.0)
             if worst < best:
                 best, spot = worst, (item.x, item.y, item.depth, item.grounded)
