@@ -220,12 +220,48 @@ def test_predicting_from_a_raw_store_equals_predicting_from_the_files(
     assert "is a packed store; give it alone" in err
 
 
-def test_inspecting_the_files_of_a_store_points_to_its_own_check(
+def test_inspecting_a_store_says_what_inspecting_its_folder_says(
     satl: Satl, pictures: Path, store: Path
 ) -> None:
-    code, out, err = satl("inspect", pictures / "labels.csv", "--images", store)
-    assert (code, out) == (2, "")
-    assert f"is a packed store: verify it with `satl pack --check {store}`" in err
+    of_files, of_store = (
+        satl("inspect", pictures / "labels.csv", "--images", place) for place in (pictures, store)
+    )
+    assert of_store == of_files
+    assert "files      60 looked for: 0 missing, 0 unreadable, 0 groups of duplicates" in of_store.out
+
+
+def test_inspecting_a_damaged_store_with_a_larger_table(satl: Satl, pictures: Path, tmp_path: Path) -> None:
+    satl("pack", pictures / "labels.csv", "--images", pictures, "--size", 16, "-o", tmp_path / "store")
+    content = bytearray((tmp_path / "store" / PIXELS).read_bytes())
+    content[20] ^= 1
+    (tmp_path / "store" / PIXELS).write_bytes(content)
+    header, first, *others = (pictures / "labels.csv").read_text().splitlines()
+    one_more = first.replace("scene-00000", "scene-99999")
+    (tmp_path / "labels.csv").write_text("\n".join([header, first, *others, one_more]) + "\n")
+    code, out, _ = satl("inspect", tmp_path / "labels.csv", "--images", tmp_path / "store")
+    assert code == 0
+    assert "files      61 looked for: 1 missing, 1 unreadable" in out
+    flat = " ".join(out.split())
+    assert "such as 'scene-99999.png'" in flat
+    assert (
+        "1 image file cannot be decoded, such as 'scene-00000.png' (its checksum is wrong): replace them"
+        in flat
+    )
+
+
+def test_where_the_files_themselves_are_needed_a_store_is_refused(
+    satl: Satl, pictures: Path, store: Path, tmp_path: Path
+) -> None:
+    labels = pictures / "labels.csv"
+    for command in (
+        ("export", labels, "-f", "coco", "-o", tmp_path / "labels.json"),
+        ("pack", labels, "--size", 16, "-o", tmp_path / "smaller"),
+    ):
+        code, out, err = satl(*command, "--images", store)
+        assert (code, out) == (2, "")
+        assert f"'{store}' is a packed store, and the image files themselves are needed here" in err
+        assert "pass the folder that they were packed from" in err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_training_from_a_jpeg_store(satl: Satl, pictures: Path, tmp_path: Path) -> None:

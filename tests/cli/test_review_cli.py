@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import signal
 import socket
@@ -12,9 +13,12 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from review.synthetic import Completed, small_folder
+from review.synthetic import Completed, draw_table, small_folder, write_folder
+from satl.images import ArrayImages, pack_images
 from satl.labels import read_table, write_table
 from satl.review.store import ReviewStore, Wanted
 
@@ -154,3 +158,33 @@ def test_the_server_prints_its_address_and_lets_one_browser_in(completed: Comple
             == f"Stopped. Write the decisions back: satl merge {completed.out} TABLE -o NEW\n"
         )
         assert server.wait() == 0
+
+
+def test_a_completion_of_packed_images_shows_them_without_an_option(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 16, 16, 3), dtype=np.uint8)
+    table = draw_table([f"{i}.jpg" for i in range(6)], ["boat"], known=0.0)
+    pack_images(ArrayImages(pixels), table.images, tmp_path / "photos.store", kind="raw")
+    completed = write_folder(tmp_path / "out", table, images="photos.store")
+    command = [sys.executable, "-m", "satl", "review", str(completed.out), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        server.stdout.readline()
+        home, _, token = server.stdout.readline().split()[1].partition("?")
+        cookie = urllib.request.urlopen(f"{home}?{token}").headers["set-cookie"].partition(";")[0]
+        asked = urllib.request.Request(f"{home}image?name={completed.rows[0][0]}", headers={"cookie": cookie})
+        answer = urllib.request.urlopen(asked)
+        assert answer.headers["content-type"] == "image/png"
+        shown = np.asarray(Image.open(io.BytesIO(answer.read())))
+        np.testing.assert_array_equal(shown, pixels[table.images.index(completed.rows[0][0])])
+        server.send_signal(signal.SIGINT)
+        assert server.wait() == 0
+
+
+def test_a_store_that_cannot_be_opened_ends_in_one_sentence(
+    satl: Satl, completed: Completed, tmp_path: Path
+) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "journal.jsonl").write_text("")
+    refused(
+        satl, "review", completed.out, "--images", tmp_path / "store", parts=("is not finished", "satl pack")
+    )

@@ -241,13 +241,6 @@ def test_where_the_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert find_images(out, "images", None)[0] == out.parent / "images"
     assert find_images(out, "images", tmp_path / "other") == (tmp_path / "other", "")
     assert "'gone' is not here" in find_images(out, "gone", None)[1]
-    (tmp_path / "packed").mkdir()
-    (tmp_path / "packed" / "store.json").write_text("{}")
-    folder, sentence = find_images(out, str(tmp_path / "packed"), None)
-    assert folder is None
-    assert "start satl review with --images and the folder that it was packed from" in sentence
-    with pytest.raises(RunError, match="is a packed store"):
-        find_images(out, None, tmp_path / "packed")
     assert "--images DIR" in find_images(out, None, None)[1]
     with pytest.raises(RunError, match="'gone' does not exist: pass --images"):
         find_images(out, None, Path("gone"))

@@ -63,7 +63,8 @@ def complete_command(
         Path | None, typer.Option("--plan", help="A file of `satl plan` with answers, to be counted.")
     ] = None,
     images: Annotated[
-        Path | None, typer.Option("--images", help="Folder of the images, noted for the review.")
+        Path | None,
+        typer.Option("--images", help="Folder or packed store of the images, noted for the review."),
     ] = None,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,

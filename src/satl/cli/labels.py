@@ -49,7 +49,8 @@ OptionsOption = Annotated[
 def inspect_command(
     table: SourceArgument,
     images: Annotated[
-        Path | None, typer.Option("--images", help="Folder of the image files: decode and compare them all.")
+        Path | None,
+        typer.Option("--images", help="Folder or packed store of the images: read and compare them all."),
     ] = None,
     encoding: EncodingOption = None,
     truth: TruthOption = None,
@@ -62,15 +63,6 @@ def inspect_command(
     """Show what a label table knows: coverage per class, thin classes, broken image files."""
     from satl.labels import inspect_table
 
-    if images is not None:
-        from satl.errors import ConfigError
-        from satl.images import is_store
-
-        if is_store(images):
-            raise ConfigError(
-                f"--images {images} is a packed store: verify it with `satl pack --check {images}`, or pass the folder "
-                "of the image files."
-            )
     source = _open(table, encoding, truth, ignore_column, dataset, option)
     report = inspect_table(source) if images is None else _with_progress(source, images)
     if as_json:
@@ -244,13 +236,16 @@ def _with_progress(source: object, images: Path) -> Inspection:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from satl.images.inspection import inspect_images
     from satl.labels import TableFile, inspect_table
 
     assert isinstance(source, TableFile)
-    columns = (TextColumn("decoding images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("decode", total=source.table.num_images)
-        return inspect_table(source, images, progress=lambda done, _: bar.update(task, completed=done))
+        return inspect_table(
+            source, images, check=inspect_images, progress=lambda done, _: bar.update(task, completed=done)
+        )
 
 
 def _print_report(report: Inspection, show_all: bool) -> None:

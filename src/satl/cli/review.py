@@ -22,7 +22,9 @@ def review(
     out: OutArgument,
     images: Annotated[
         Path | None,
-        typer.Option("--images", help="Folder of the image files, if it is not the one completed."),
+        typer.Option(
+            "--images", help="Folder or packed store of the images, if it is not the one completed."
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; another than this one lets the network in.")

@@ -126,6 +126,7 @@ class FolderImages:
                 missing.append(i)
             files.append(str(path.parent / found[0]) if found else str(path))
         if missing:
+            self._refuse_store()
             first = missing[0]
             row = first + 1 if self._rows is None else self._rows[first]
             raise ImageError(
@@ -134,6 +135,16 @@ class FolderImages:
                 f" `satl inspect TABLE --images {self._folder}` to list them all"
             )
         return tuple(files)
+
+    def _refuse_store(self) -> None:
+        """Say what is wrong where the folder is a packed store, in which no image file can be found."""
+        from satl.images.store import is_store  # which imports this module
+
+        if is_store(self._folder):
+            raise ImageError(
+                f"'{self._folder}' is a packed store, and the image files themselves are needed here, with their"
+                " names and sizes; pass the folder that they were packed from"
+            )
 
 
 class _Listing:

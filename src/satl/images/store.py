@@ -33,6 +33,7 @@ JOURNAL = "journal.jsonl"
 RESIZE = "bicubic to size x size, aspect ratio not kept"
 
 Kind = Literal["jpeg", "raw"]
+WRONG_CHECKSUM = "its checksum is wrong"
 _AGAIN = "delete the folder and run `satl pack` again"
 
 
@@ -107,6 +108,8 @@ def open_store(path: str | Path) -> Store:
             " images again, or use the program that wrote it"
         )
     store = Store(folder, kind, size, quality, *_read_index(folder, header["index_sha256"], count))
+    if kind not in ("jpeg", "raw") or (kind == "raw" and (store.lengths != size * size * 3).any()):
+        raise ImageError(f"packed store '{folder}': {HEADER} does not fit {INDEX}; {_AGAIN}")
     actual = (folder / PIXELS).stat().st_size if (folder / PIXELS).is_file() else 0
     if actual != store.num_bytes:
         raise ImageError(
@@ -167,6 +170,35 @@ def check_store(path: str | Path, progress: Callable[[int, int], Any] | None = N
     return tuple(damaged)
 
 
+def read_stored(store: Store, position: int) -> bytes:
+    """Read one image as it is stored, a JPEG file or uint8 (S, S, 3), and compare its checksum.
+
+    The file is read and not mapped: a server that lives for days outlives a store that is cut off or replaced
+    under it, whereas touching mapped memory behind the end of its file ends the process.
+
+    Raises:
+        ImageError: the bytes are not those that were packed.
+        OSError: the file is gone or cannot be read.
+    """
+    with (store.path / PIXELS).open("rb") as file:
+        file.seek(int(store.offsets[position]))
+        data = file.read(int(store.lengths[position]))
+    if zlib.crc32(data) != store.crc32[position]:
+        raise _damaged(store, position)
+    return data
+
+
+def _name(store: Store, position: int) -> str:
+    return f"image '{store.ids[position]}' of packed store '{store.path}'"
+
+
+def _damaged(store: Store, position: int) -> ImageError:
+    return ImageError(
+        f"{_name(store, position)} is damaged, {WRONG_CHECKSUM}; run `satl pack --check {store.path}` to find all"
+        " damaged images, then copy the store again or pack it again"
+    )
+
+
 def _bytes_of(store: Store, pixels: NDArray[np.uint8], i: int) -> NDArray[np.uint8]:
     begin = int(store.offsets[i])
     return pixels[begin : begin + int(store.lengths[i])]
@@ -218,12 +250,9 @@ class PackedImages:
         """Image ``i``: uint8 (S, S, 3)."""
         store, position = self._store, int(self._positions[i])
         data = _bytes_of(store, self._pixels, position)
-        name = f"image '{store.ids[position]}' of packed store '{store.path}'"
+        name = _name(store, position)
         if zlib.crc32(data.data) != store.crc32[position]:
-            raise ImageError(
-                f"{name} is damaged, its checksum is wrong; run `satl pack --check {store.path}` to find all"
-                " damaged images, then copy the store again or pack it again"
-            )
+            raise _damaged(store, position)
         try:
             decoded = jpeg_decoder()(data)
         except Exception as error:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ MIN_NEGATIVES = 100
 """Below this many known negatives a class is thin: more than 1 % of the unknown negatives may pass."""
 NOMINAL_NEGATIVES = 1000
 """From 1 / (1 - 0.999) known negatives on, the 99.9 % quantile of the negatives means what it says."""
+
+Verdict = tuple[bytes | None, str | None]
+"""What became of one image file: (digest, None) of a good one, (None, None) missing, (None, reason) broken."""
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -152,11 +156,14 @@ def inspect_table(
     table: LabelTable | TableFile,
     images_dir: str | os.PathLike[str] | None = None,
     *,
-    progress: Callable[[int, int], None] | None = None,
+    check: Callable[[LabelTable, Path, Progress | None], FileReport] | None = None,
+    progress: Progress | None = None,
 ) -> Inspection:
     """Inspect a table and, where ``images_dir`` is given, decode every image file in it.
 
     table: a table, or what ``open_table`` returned, which adds the encoding and the values seen.
+    check: looks at the images; by default :func:`inspect_files`. With ``satl.images.inspection.inspect_images``
+        ``images_dir`` may be a packed store.
     progress: called with (images done, images in all) while files are read.
 
     Classes are counted over the ``train`` rows where the table has any, else over all rows.
@@ -199,27 +206,36 @@ def inspect_table(
         unlabelled=tuple(labels.images[i] for i in empty.tolist()),
         truth_known=None if truth is None else int((truth != UNKNOWN).sum()),
         truth_contradicted=None if contradicted is None else int(contradicted.sum()),
-        files=None if images_dir is None else inspect_files(labels, images_dir, progress=progress),
+        files=None if images_dir is None else (check or inspect_files)(labels, Path(images_dir), progress),
     )
 
 
 def inspect_files(
     table: LabelTable,
     images_dir: str | os.PathLike[str],
-    *,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> FileReport:
     """Read and decode the file of every image: which are missing, broken, or the same as another."""
     folder = Path(images_dir)
     if not folder.is_dir():
         raise ImageError(f"{folder} is not a folder: pass the folder of the image files as --images.")
+    report = check_all(table, folder, lambda image: _check_file(folder / image), progress)
+    return report if not report.missing else replace(report, hint=_hint_in_folder(folder, report.missing[0]))
+
+
+def check_all(
+    table: LabelTable, place: Path, check: Callable[[str], Verdict], progress: Progress | None = None
+) -> FileReport:
+    """Return what ``check`` finds for every image of a table, in several threads; without a hint.
+
+    place: where the images are, for the report.
+    """
     missing: list[str] = []
     unreadable: list[tuple[str, str]] = []
     same: dict[bytes, list[int]] = {}
     # Reading waits for the disk and decoding releases the interpreter, so threads help with both.
     with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as pool:
-        results = pool.map(_check_file, (folder / image for image in table.images), chunksize=1)
-        for row, (digest, reason) in enumerate(results):
+        for row, (digest, reason) in enumerate(pool.map(check, table.images, chunksize=1)):
             if digest is None and reason is None:
                 missing.append(table.images[row])
             elif digest is None:
@@ -229,12 +245,15 @@ def inspect_files(
             if progress is not None:
                 progress(row + 1, table.num_images)
     duplicates = tuple(_duplicate_group(table, rows) for rows in same.values() if len(rows) > 1)
-    hint = _missing_hint(folder, missing[0]) if missing else None
-    return FileReport(str(folder), table.num_images, tuple(missing), tuple(unreadable), duplicates, hint)
+    return FileReport(str(place), table.num_images, tuple(missing), tuple(unreadable), duplicates)
 
 
-def _check_file(path: Path) -> tuple[bytes | None, str | None]:
-    """Return (digest, None) of a good file, (None, None) of a missing one, (None, reason) of a broken one."""
+def content_digest(data: bytes) -> bytes:
+    """Return what two images with the same content have in common."""
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _check_file(path: Path) -> Verdict:
     from PIL import Image
 
     try:
@@ -260,7 +279,7 @@ def _check_file(path: Path) -> tuple[bytes | None, str | None]:
         name = type(error).__name__
         reason = "not an image" if name == "UnidentifiedImageError" else str(error).strip() or name
         return None, reason
-    return hashlib.blake2b(data, digest_size=16).digest(), None
+    return content_digest(data), None
 
 
 def _duplicate_group(table: LabelTable, rows: list[int]) -> DuplicateGroup:
@@ -270,17 +289,26 @@ def _duplicate_group(table: LabelTable, rows: list[int]) -> DuplicateGroup:
     return DuplicateGroup(tuple(table.images[i] for i in rows), bool(both.any()), splits)
 
 
-def _missing_hint(folder: Path, image: str) -> str | None:
-    """Look for a file that the id could have meant: with an extension, another one, or without its folder."""
-    expected = folder / image
-    flat = folder / Path(image).name
-    if flat != expected and flat.is_file():
-        return f"{image!r} is missing, but {flat.name!r} exists: write ids relative to {folder}"
-    if expected.parent.is_dir():
-        stems = {expected.name.lower(), expected.stem.lower()}
-        for entry in sorted(expected.parent.iterdir()):
-            if entry.is_file() and (entry.stem.lower() in stems or entry.name.lower() in stems):
-                return f"{image!r} is missing, but {entry.name!r} exists: write the full file name as id"
+def _hint_in_folder(folder: Path, image: str) -> str | None:
+    parent = (folder / image).parent
+    entries = parent.iterdir() if parent.is_dir() else ()
+    siblings = (entry.name for entry in entries if entry.is_file())
+    return missing_hint(folder, image, (folder / Path(image).name).is_file(), siblings)
+
+
+def missing_hint(place: Path, image: str, at_the_top: bool, siblings: Iterable[str]) -> str | None:
+    """Name a file that a missing id could have meant: with an extension, another one, or without its folder.
+
+    at_the_top: whether there is a file of that name without its folder.
+    siblings: names of the files in the folder of the id.
+    """
+    expected = Path(image)
+    if expected.name != image and at_the_top:
+        return f"{image!r} is missing, but {expected.name!r} exists: write ids relative to {place}"
+    stems = {expected.name.lower(), expected.stem.lower()}
+    for name in sorted(siblings):
+        if name.lower() in stems or Path(name).stem.lower() in stems:
+            return f"{image!r} is missing, but {name!r} exists: write the full file name as id"
     return None
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from satl.errors import RunError
-from satl.images.store import is_store
 
 CHANGES, REPORT, LABELS, REVIEW = "changes.csv", "report.json", "labels.npz", "review.sqlite"
 BANDS = ("accepted", "review", "left")
@@ -116,11 +115,11 @@ def read_report(path: str | Path) -> dict[str, Any]:
 
 
 def find_images(out: Path, stated: object, given: Path | None) -> tuple[Path | None, str]:
-    """Return the folder of the images, or None, and a sentence for the person who misses them.
+    """Return the folder or packed store of the images, or None, and a sentence for the person who misses them.
 
     out: the folder under review.
     stated: ``images`` of the report; a relative path counts from here, else from beside ``out``.
-    given: the folder passed by the user, which must exist.
+    given: the folder or store passed by the user, which must exist.
     """
     if given is not None:
         if not given.is_dir():
@@ -128,20 +127,10 @@ def find_images(out: Path, stated: object, given: Path | None) -> tuple[Path | N
                 f"image folder '{given}' does not exist: "
                 "pass --images with the folder that the image ids are relative to."
             )
-        if is_store(given):
-            raise RunError(
-                f"'{given}' is a packed store, and the review shows the images themselves: pass --images with the "
-                "folder that they were packed from."
-            )
         return given, ""
     if not isinstance(stated, str) or not stated:
         return None, "No image folder is known: start satl review with --images DIR to see the images."
     for base in (Path(), out, out.parent):
-        if is_store(base / stated):
-            return None, (
-                f"The run was trained on the packed store '{stated}': start satl review with --images and the folder "
-                "that it was packed from to see the images."
-            )
         if (base / stated).is_dir():
             return base / stated, ""
     return None, (

@@ -1,14 +1,66 @@
-"""Find and check the file of an image: inside its folder, an image by name and by content, or not at all."""
+"""Find and check an image that is to be shown: in a folder, an image by name and by content, or in a packed store."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from satl.errors import ImageError
 from satl.images import IMAGE_EXTENSIONS, decode_image
+from satl.images.store import is_store, open_store, read_stored
+from satl.review.folder import find_images
 
 _HEAD = 32
+
+
+class Picture(NamedTuple):
+    """An image that may be shown.
+
+    read: returns its file or its bytes, and what a browser calls the format; raises ImageError.
+    tag: changes when the content does; None where the file itself tells.
+    """
+
+    read: Callable[[], tuple[Path | bytes, str]]
+    tag: str | None = None
+
+
+class PictureSource(Protocol):
+    """Where the images of a review come from."""
+
+    @property
+    def shown(self) -> bool:
+        """Whether there are images at all."""
+
+    @property
+    def message(self) -> str:
+        """What to say where there are none."""
+
+    def picture(self, name: str) -> Picture:
+        """Find an image by its id; raise ImageError if there is none."""
+
+
+def open_pictures(out: Path, stated: object, given: Path | None) -> PictureSource:
+    """Open the images of a review, in a folder or in a packed store; :func:`find_images` says where they are.
+
+    Raises:
+        SatlError: what the user gave is no folder, or a store that cannot be opened.
+    """
+    place, message = find_images(out, stated, given)
+    if place is None or not is_store(place):
+        return Pictures(place, message)
+    try:
+        return PackedPictures(place)
+    except ImageError as error:
+        if given is not None:
+            raise
+        # The store of the run is damaged or not finished: everything but the images can still be reviewed.
+        return Pictures(None, f"The images cannot be shown: {error}.")
 
 
 def media_type(head: bytes) -> str | None:
@@ -42,6 +94,15 @@ class Pictures:
     def __init__(self, folder: Path | None, message: str = "") -> None:
         self.folder = None if folder is None else folder.resolve()
         self.message = message
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is a folder."""
+        return self.folder is not None
+
+    def picture(self, name: str) -> Picture:
+        """Find an image by its id."""
+        return Picture(partial(_from_file, self.find(name)))
 
     def find(self, name: str) -> Path:
         """Return the real path of an image.
@@ -78,16 +139,53 @@ class Pictures:
         return [path.with_name(path.name + extension) for extension in extensions]
 
 
-def browser_type(path: Path) -> str | None:
-    """Return the media type of a file that a browser can show as it is, or None."""
+class PackedPictures:
+    """The images of a packed store, found by their id alone: no request can name any other file.
+
+    Args:
+        path: the store.
+
+    Raises:
+        ImageError: it is damaged or not finished.
+    """
+
+    shown = True
+    message = ""
+
+    def __init__(self, path: Path) -> None:
+        self._store = open_store(path.resolve())
+        self._position_of = {image: i for i, image in enumerate(self._store.ids)}
+
+    def picture(self, name: str) -> Picture:
+        """Find an image by its id."""
+        store, position = self._store, self._position_of.get(name)
+        if position is None:
+            raise ImageError(f"'{name}' is not in the packed store '{store.path}'.")
+        tag = f'"{store.crc32[position]:08x}-{store.lengths[position]:x}"'
+        return Picture(partial(self._read, position), tag)
+
+    def _read(self, position: int) -> tuple[bytes, str]:
+        store = self._store
+        data = read_stored(store, position)
+        if store.kind == "raw":
+            pixels = np.frombuffer(data, dtype=np.uint8).reshape(store.size, store.size, 3)
+            return _png(pixels), "image/png"
+        kind = media_type(data[:_HEAD])
+        if kind is None:
+            raise ImageError(f"'{store.ids[position]}' of packed store '{store.path}' is not an image.")
+        return data, kind
+
+
+def _from_file(path: Path) -> tuple[Path | bytes, str]:
+    """Return a file that a browser can show as it is; of another format (TIFF, JPEG 2000, ...) a PNG."""
     with path.open("rb") as stream:
-        return media_type(stream.read(_HEAD))
+        kind = media_type(stream.read(_HEAD))
+    return (path, kind) if kind is not None else (_png(decode_image(path, None)), "image/png")
 
 
-def converted(path: Path) -> bytes:
-    """Return an image of another format (TIFF, JPEG 2000, ...) as PNG, or raise ImageError if it is none."""
+def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(decode_image(path, None)).save(buffer, format="PNG", compress_level=1)
+    Image.fromarray(pixels).save(buffer, format="PNG", compress_level=1)
     return buffer.getvalue()

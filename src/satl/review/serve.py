@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from satl.errors import ConfigError, SatlError
-from satl.review.folder import find_images
-from satl.review.pictures import Pictures
+from satl.review.pictures import open_pictures
 from satl.review.store import ReviewStore
 
 PORT = 8484
@@ -67,7 +66,7 @@ def serve(
     opened: called with the address for a further browser, when the last one was used.
 
     Raises:
-        SatlError: the extra ``web`` is not installed, or the folder, the image folder or the address is wrong.
+        SatlError: the extra ``web`` is not installed, or the folder, the images or the address are wrong.
     """
     try:
         import uvicorn
@@ -79,7 +78,7 @@ def serve(
         ) from None
     with ReviewStore(out) as store, bind(host, port) as listening:
         suggestions = store.refresh()
-        pictures = Pictures(*find_images(store.folder, store.overview().get("images"), images))
+        pictures = open_pictures(store.folder, store.overview().get("images"), images)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/?token="
         gate = create_app(store, pictures, host, lambda token: opened(address + token))

@@ -9,14 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI, Query
+from fastapi import FastAPI, Header, Query
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, Field
 
 from satl.errors import ImageError
 from satl.review.folder import BANDS
 from satl.review.gate import Gate
-from satl.review.pictures import Pictures, browser_type, converted
+from satl.review.pictures import Picture, PictureSource
 from satl.review.questions import STATES, Filter
 from satl.review.store import Conflict, Outcome, ReviewStore, Wanted
 
@@ -52,7 +52,7 @@ class UndoBody(BaseModel):
 
 def create_app(
     store: ReviewStore,
-    pictures: Pictures,
+    pictures: PictureSource,
     host: str = "127.0.0.1",
     opened: Callable[[str], object] | None = None,
 ) -> Gate:
@@ -64,7 +64,7 @@ def create_app(
     return Gate(app, store, host, opened)
 
 
-def _add_files(app: FastAPI, pictures: Pictures, store: ReviewStore) -> None:
+def _add_files(app: FastAPI, pictures: PictureSource, store: ReviewStore) -> None:
     # The files are read once: the page is small, and no request can name any other file.
     folder = resources.files("satl.review") / "static"
     files = {
@@ -82,27 +82,37 @@ def _add_files(app: FastAPI, pictures: Pictures, store: ReviewStore) -> None:
         return _file(files, name)
 
     @app.get("/image")
-    def image(name: Annotated[str, Query(max_length=4096)]) -> Response:
-        # Only what is under review can be asked for, and of that only what lies in the image folder.
+    def image(
+        name: Annotated[str, Query(max_length=4096)], if_none_match: Annotated[str, Header()] = ""
+    ) -> Response:
+        # Only what is under review can be asked for, and of that only what lies among the images.
         if not store.has_image(name):
             return _json({"error": f"no suggestion is about an image called '{name}'."}, 404)
-        cached = {"cache-control": "private, max-age=600"}
         try:
-            path = pictures.find(name)
-            kind = browser_type(path)
-            if kind is not None:
-                return FileResponse(path, media_type=kind, headers=cached)
-            return Response(converted(path), media_type="image/png", headers=cached)
+            return _picture(pictures.picture(name), if_none_match)
         except ImageError as error:
             return _json({"error": str(error)}, 404)
         except OSError as error:
             return _json({"error": f"'{name}' cannot be read ({error.strerror})."}, 404)
 
 
-def _add_questions(app: FastAPI, pictures: Pictures, store: ReviewStore) -> None:
+def _picture(picture: Picture, known_tags: str) -> Response:
+    """Answer with an image, or with the news that the browser has it already."""
+    headers = {"cache-control": "private, max-age=600"}
+    if picture.tag is not None:
+        headers["etag"] = picture.tag
+        if picture.tag in known_tags:
+            return Response(status_code=304, headers=headers)
+    content, kind = picture.read()
+    if isinstance(content, Path):
+        return FileResponse(content, media_type=kind, headers=headers)
+    return Response(content, media_type=kind, headers=headers)
+
+
+def _add_questions(app: FastAPI, pictures: PictureSource, store: ReviewStore) -> None:
     @app.get("/api/start")
     def start() -> Response:
-        facts = {"folder": str(store.folder), "has_images": pictures.folder is not None}
+        facts = {"folder": str(store.folder), "has_images": pictures.shown}
         return _json({**store.overview(), **facts, "images_message": pictures.message})
 
     @app.get("/api/class")

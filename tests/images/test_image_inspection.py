@@ -1,0 +1,100 @@
+"""What is found in a store before training, in the words used for a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from satl.errors import ImageError
+from satl.images import FolderImages, pack_images
+from satl.images.inspection import inspect_images
+from satl.images.store import HEADER, JOURNAL, PIXELS, Kind, open_store
+from satl.labels import LabelTable, inspect_table
+from satl.labels.inspection import inspect_files
+
+PACKED = ("good.jpg", "sub/copy.jpg", "broken.jpg", "beyond the table.jpg")
+TABLE = ("good.jpg", "sub/copy.jpg", "broken.jpg", "gone.jpg", "sub/gone.jpg")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    (folder / "sub").mkdir(parents=True)
+    for seed, name in enumerate(PACKED):
+        pixels = np.random.default_rng(seed).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / name)
+    (folder / "sub" / "copy.jpg").write_bytes((folder / "good.jpg").read_bytes())
+    return folder
+
+
+@pytest.fixture(params=["jpeg", "raw"])
+def store(request: pytest.FixtureRequest, files: Path, tmp_path: Path) -> Path:
+    kind: Kind = request.param
+    pack_images(FolderImages(files, PACKED, 16), PACKED, tmp_path / "store", kind=kind)
+    return tmp_path / "store"
+
+
+def table_of(images: tuple[str, ...] = TABLE) -> LabelTable:
+    cells = np.zeros((len(images), 1), dtype=int)
+    cells[0], cells[1:2] = 1, -1
+    split = np.array(["train", *["test"] * (len(images) - 1)])
+    return LabelTable(images, ("cat",), cells, split)
+
+
+def damage(store: Path, name: str) -> None:
+    opened, content = open_store(store), bytearray((store / PIXELS).read_bytes())
+    content[opened.offsets[opened.ids.index(name)] + 30] ^= 1
+    (store / PIXELS).write_bytes(content)
+
+
+def test_a_store_is_reported_as_its_folder_is(files: Path, store: Path) -> None:
+    damage(store, "broken.jpg")
+    (files / "broken.jpg").write_bytes((files / "broken.jpg").read_bytes()[:200])
+    table, steps = table_of(), []
+    of_files = inspect_images(table, files)
+    report = inspect_images(table, store, lambda done, total: steps.append((done, total)))
+    assert of_files == inspect_files(table, files)
+    assert steps == [(done, len(TABLE)) for done in range(1, len(TABLE) + 1)]
+    assert (report.folder, report.checked) == (str(store), len(TABLE))
+    assert report.missing == of_files.missing == ("gone.jpg", "sub/gone.jpg")
+    assert report.unreadable == (("broken.jpg", "its checksum is wrong"),)
+    assert report.duplicates == of_files.duplicates
+    assert report.duplicates[0].images == ("good.jpg", "sub/copy.jpg")
+    (reason,) = (reason for _, reason in of_files.unreadable)
+    in_words = [
+        note.replace(str(files), str(store)).replace(reason, "its checksum is wrong")
+        for note in inspect_table(table, files, check=inspect_images).notes
+    ]
+    assert list(inspect_table(table, store, check=inspect_images).notes) == in_words
+    assert f"2 of 5 image files are missing in {store}, such as 'gone.jpg'." in in_words
+
+
+@pytest.mark.parametrize(
+    "name", ["good", "GOOD.jpg", "train/good.jpg", "sub/good.jpg", "sub/copy.png", "nothing-like-it"]
+)
+def test_the_hint_on_missing_images_is_that_of_the_folder(files: Path, store: Path, name: str) -> None:
+    in_folder, in_store = (inspect_images(table_of((name,)), place).hint for place in (files, store))
+    assert in_store == (None if in_folder is None else in_folder.replace(str(files), str(store)))
+    assert (in_folder is None) == (name == "nothing-like-it")
+
+
+def test_pixels_that_vanish_meanwhile_are_unreadable(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_store(store)
+    (store / PIXELS).unlink()
+    monkeypatch.setattr("satl.images.inspection.open_store", lambda path: opened)
+    report = inspect_images(table_of(("good.jpg",)), store)
+    assert report.unreadable == (("good.jpg", "No such file or directory"),)
+
+
+def test_a_store_that_is_not_finished_is_refused(store: Path) -> None:
+    (store / HEADER).rename(store / JOURNAL)
+    with pytest.raises(ImageError, match="is not finished; run the same `satl pack` again"):
+        inspect_images(table_of(), store)
+
+
+def test_where_files_are_needed_a_store_is_refused_by_name(store: Path) -> None:
+    with pytest.raises(ImageError, match="is a packed store, and the image files themselves are needed here"):
+        FolderImages(store, ["good.jpg"], 16)
