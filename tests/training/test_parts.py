@@ -52,6 +52,27 @@ def test_the_average_follows_its_formula() -> None:
     assert (1 + 1) / (10 + 1) < 0.3  # the first steps of this test used the other branch
 
 
+def test_frozen_weights_are_shared_and_stay_as_they_are() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    module[0].requires_grad_(False)
+    before = module[0].weight.detach().clone()
+    average = MovingAverage(module, decay=0.9)
+    frozen, trained = average.module.get_parameter("0.weight"), average.module.get_parameter("1.weight")
+    assert frozen.data_ptr() == module[0].weight.data_ptr()
+    assert trained.data_ptr() != module[1].weight.data_ptr()
+    for _ in range(3):
+        with torch.no_grad():
+            module[1].weight.add_(1.0)
+        average.advance()
+        average.update(module)
+    assert torch.equal(frozen, before)
+    assert not torch.equal(trained, module[1].weight)
+    average.module.load_state_dict(
+        {name: value.clone() for name, value in average.module.state_dict().items()}
+    )
+    assert torch.equal(module[0].weight, before)
+
+
 def factors(config: TrainingConfig, steps: int = 10) -> list[float]:
     return [rate_factor(step, steps, config) for step in range(config.epochs * steps)]
 

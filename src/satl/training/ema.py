@@ -13,8 +13,9 @@ from satl.training.sharding import local
 class MovingAverage(nn.Module):
     """A copy of a module that follows it slowly.
 
-    Floating-point weights and buffers move by ``1 - decay`` of the way at each step, more at the start (after n
-    steps at most ``(1 + n) / (10 + n)`` of the old value is kept); everything else is copied.
+    Frozen weights are shared with it. Other floating-point weights and buffers move by ``1 - decay`` of the way at
+    each step, more at the start (after n steps at most ``(1 + n) / (10 + n)`` of the old value is kept); everything
+    else is copied.
 
     A step is :meth:`advance`, then :meth:`update`: the first counts on the host, the second is the same work on
     the device in every step, so that it can be captured in a graph.
@@ -25,6 +26,9 @@ class MovingAverage(nn.Module):
         self.decay = decay
         self.steps = 0
         self.module = copy.deepcopy(module).requires_grad_(False).eval()
+        for own, other in zip(self.module.parameters(), module.parameters(), strict=True):
+            if not other.requires_grad:
+                own.data = other.data  # frozen: the same memory will do
         device = next(module.parameters()).device
         self._keep, self._take = torch.ones((), device=device), torch.zeros((), device=device)
 
