@@ -76,6 +76,7 @@ part batch16 200 step.py --batch 16 --variants plain,floor,graphed --classes 80 
 for name in kernels augmentation; do
     [ -e "$HERE/$name.py" ] && part "$name" 90 "$name.py" --device cuda
 done
+part frozen_stages 60 frozen_stages.py
 [ -e "$HERE/loader.py" ] && part loader 120 loader.py --device cuda --workers "$WORKERS" --step-ms 14
 
 say "== bars"

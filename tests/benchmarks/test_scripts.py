@@ -194,3 +194,23 @@ def test_every_part_of_the_gpu_script_exists() -> None:
     assert scripts == {"step.py", "end_to_end.py", "same_numbers.py"}
     for name in scripts:
         assert (FOLDER / name).is_file(), name
+
+
+def test_differences_are_paired_by_seed_at_each_proportion(tmp_path: Path) -> None:
+    lines = ["status,model,proportion,method,variant,seed,mAP,pseudo_precision_micro,pseudo_recall_micro"]
+    for seed, (ignored, own, changed) in enumerate([(50, 52, 53), (60, 63, 63), (70, 74, 76)]):
+        lines += [
+            f"done,last,0.1,ignore,,{seed},{ignored},,",
+            f"done,last,0.1,sst+satl,,{seed},{own},80,60",
+            f"done,last,0.1,sst+satl,signed,{seed},{changed},70,50",
+            f"done,best,0.1,sst+satl,,{seed},0,0,0",
+            f"done,last,0.2,sst+satl,,{seed},90,80,60",
+        ]
+    lines.append("failed,last,0.1,sst+satl,,3,,,")
+    (tmp_path / "results.csv").write_text("\n".join(lines) + "\n")
+    finished = run("differences", tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    printed = [" ".join(line.split()) for line in finished.stdout.splitlines()]
+    assert "sst+satl 63.00 pseudo-labels 80.0 / 60.0" in printed
+    assert any(line.startswith("sst+satl - ignore +3.00 [+0.52, +5.48] p 0.0351 n 3") for line in printed)
+    assert any(line.startswith("sst+satl signed - sst+satl +1.00") for line in printed)
