@@ -191,7 +191,7 @@ def test_quick_scripts_run_to_their_end(name: str, arguments: str, printed: str)
 def test_every_part_of_the_gpu_script_exists() -> None:
     text = (FOLDER / "gpu.sh").read_text()
     scripts = {line.split()[3] for line in text.splitlines() if line.startswith("part ")}
-    assert scripts == {"step.py", "end_to_end.py", "same_numbers.py"}
+    assert scripts == {"step.py", "end_to_end.py", "same_numbers.py", "frozen_stages.py"}
     for name in scripts:
         assert (FOLDER / name).is_file(), name
 
