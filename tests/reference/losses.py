@@ -200,3 +200,24 @@ def prototype_contrast(scores: Tensor, labels: Tensor, sign: str) -> Tensor:
                 direction = -label if sign == "fixed" else label
                 costs.append(1 + direction * scores[n, c].double())
     return sum(costs) / len(costs) if costs else _zero(scores)
+
+
+def mixed(logits: Tensor, labels: Tensor, teacher: Tensor, shares: Tensor) -> Tensor:
+    """Mean over all cells of mixed images: known labels, else the teacher's word, of an image and its neighbour."""
+    images, classes = labels.shape
+
+    def present(n: int, c: int) -> float:
+        label = int(labels[n, c])
+        return float(teacher[n, c]) if label == 0 else float(label == 1)
+
+    total = _zero(logits)
+    for n in range(images):
+        neighbour = n + 1 if n % 2 == 0 else n - 1
+        if neighbour == images:
+            neighbour = n
+        share = float(shares[n])
+        for c in range(classes):
+            target = share * present(n, c) + (1 - share) * present(neighbour, c)
+            for label, weight in ((1, target), (-1, 1 - target)):
+                total = total + weight * binary_cross_entropy(logits[n, c], label)
+    return total / (images * classes)

@@ -105,14 +105,19 @@ def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
         indices = (torch.arange(BATCH) + step * BATCH) % IMAGES
         pixels = numbers(BATCH, 3, SIDE, SIDE, seed=10 + step) - 0.5
         teacher = numbers(BATCH, CLASSES, seed=20 + step)
-        result = model(
-            *(own_part(tensor) for tensor in (pixels, table()[indices], indices)),
-            stage=stage,
-            ramp=0.5,
-            observe=step > 0,
-            teacher=own_part(teacher) if learner.method.needs("teacher") else None,
-            noise=numbers(CLASSES, BATCH * (BATCH - 1) // 2, seed=30 + step),
-        )
+        batch = [own_part(tensor) for tensor in (pixels, table()[indices], indices)]
+        given = {
+            "stage": stage,
+            "ramp": 0.5,
+            "observe": step > 0,
+            "teacher": own_part(teacher) if learner.method.needs("teacher") else None,
+            "noise": numbers(CLASSES, BATCH * (BATCH - 1) // 2, seed=30 + step),
+        }
+        if stage == 2 and learner.mixes:
+            mixed = model(*batch, **given, shares=own_part(0.5 + 0.5 * numbers(BATCH, seed=40 + step)))
+            mixed.loss.backward()
+            found[f"{step}.loss.mixed"] = sum_across(mixed.loss.detach()) / (2 if together else 1)
+        result = model(*batch, **given)
         result.loss.backward()
         if stage == 1:
             learner.rules.zero_grad(set_to_none=True)

@@ -40,7 +40,8 @@ def inputs(step: int, parts: int, teacher: bool) -> StepInputs:
     images = IMAGES // parts
     noise = torch.rand(CLASSES, parts * (images * (images - 1) // 2), generator=generator)
     clean = pixels if teacher else None
-    return StepInputs(pixels, labels, torch.arange(IMAGES), torch.tensor(0.5), noise, clean, labels)
+    shares = torch.linspace(0.5, 1.0, IMAGES) if teacher else None
+    return StepInputs(pixels, labels, torch.arange(IMAGES), torch.tensor(0.5), noise, clean, labels, shares)
 
 
 # Pairs of images meet within a micro-batch, and pseudo-labels are counted there: these losses are left out.

@@ -74,6 +74,7 @@ def make_inputs(learner: Learner, number: int) -> StepInputs:
         noise=torch.rand(CLASSES, IMAGES * (IMAGES - 1) // 2, generator=generator).to(DEVICE),
         clean=images() if method.needs("teacher") else None,
         truth=torch.randint(0, 2, (IMAGES, CLASSES), generator=generator).mul(2).sub(1).to(DEVICE),
+        shares=torch.linspace(0.5, 1.0, IMAGES, device=DEVICE) if learner.mixes else None,
     )
 
 
@@ -185,6 +186,7 @@ def test_around_the_replays_everything_is_as_in_ordinary_steps(monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda chosen: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, **how: nullcontext())
     capture = _Replay._capture
 

@@ -11,6 +11,7 @@ import torch
 
 from satl.evaluation import evaluate_scores
 from satl.experiments.folder import FAILURE, RESULT, write_json
+from satl.experiments.grid import Models
 from satl.training.checkpoints import STATE, load_state
 from satl.training.config import RunConfig
 from satl.training.data import RunData, load_data
@@ -21,6 +22,7 @@ from satl.training.trainer import Trainer
 
 MODELS = ("best", "last")
 """The models of a run that are tested: of the best validated epoch, and of the last one."""
+_KEPT: dict[Models, tuple[str, ...]] = {"all": MODELS, "best": ("best",), "none": ()}
 
 
 class DataOnce:
@@ -60,7 +62,12 @@ def cell_facts(config: RunConfig) -> dict[str, Any]:
 
 
 def run_cell(
-    config: RunConfig, path: Path, data: RunData, display: Display | None = None, jobs: int = 1
+    config: RunConfig,
+    path: Path,
+    data: RunData,
+    display: Display | None = None,
+    jobs: int = 1,
+    keep: Models = "all",
 ) -> dict[str, Any]:
     """Train a cell to its end, or go on where it was cut off; test both models; write ``result.json``.
 
@@ -70,6 +77,7 @@ def run_cell(
         data: as the configuration says.
         display: what is shown meanwhile.
         jobs: cells that run side by side, noted with the time.
+        keep: the models that stay once everything is measured.
     """
     folder = RunFolder(path)
     if _can_resume(folder):
@@ -98,7 +106,14 @@ def run_cell(
     }
     write_json(path / RESULT, result)
     (path / FAILURE).unlink(missing_ok=True)
+    keep_models(path, keep)  # after the result: a cell that has one is done, with models or without
     return result
+
+
+def keep_models(path: Path, keep: Models) -> None:
+    """Remove the models of a finished cell that are not to be kept."""
+    if keep != "all":
+        RunFolder(path).keep_checkpoints(_KEPT[keep])
 
 
 def _can_resume(folder: RunFolder) -> bool:

@@ -16,7 +16,10 @@ from satl.methods import get_method
 from satl.training.config import RunConfig, apply_overrides, make_config
 
 _METHOD = "{method}"
-_HARMLESS = ("images.workers", "images.cache_gb", "training.checkpoint_steps")
+_HARMLESS = (
+    *("images.workers", "images.cache_gb"),
+    *("training.checkpoint_steps", "training.checkpoint_epochs"),
+)
 """What may differ between two calls, because it changes no result."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -67,6 +67,8 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Methods = Annotated[tuple[Name, ...], AfterValidator(_check_unique)]
 Proportions = Annotated[tuple[Proportion, ...], AfterValidator(_check_unique)]
 Seeds = Annotated[tuple[Seed, ...], AfterValidator(_check_unique)]
+Models = Literal["all", "best", "none"]
+"""Which checkpoints of a finished cell are kept: best and last, best, or neither."""
 
 
 class Part(BaseModel):
@@ -176,6 +178,9 @@ class Grid(Part):
     )
     variants: tuple[Variant, ...] = Field((), description="Named changes of settings.")
     sweeps: tuple[Sweep, ...] = Field((), description="Single settings over lists of values.")
+    models: Models = Field(
+        "all", description="Checkpoints of finished cells that are kept: best and last, best, or none."
+    )
 
     @model_validator(mode="after")
     def _patterns(self) -> Grid:

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from satl.errors import RunError
 from satl.experiments.cell import cell_facts
 from satl.experiments.folder import ExperimentFolder
-from satl.experiments.grid import Cell
+from satl.experiments.grid import Cell, Models
 from satl.training.config import RunConfig
 from satl.training.signals import stop_signals
 
@@ -185,6 +185,7 @@ def run_cells(
     lock: int,
     jobs: int = 1,
     listener: Listener | None = None,
+    models: Models = "all",
 ) -> None:
     """Run cells to their ends, ``jobs`` at a time; a failure is noted in the cell's folder.
 
@@ -194,6 +195,7 @@ def run_cells(
         lock: the open file that holds the folder's lock.
         jobs: processes side by side.
         listener: is told what happens.
+        models: that are kept of each cell.
 
     Raises:
         Stopped: Ctrl-C or termination; running cells have saved their state.
@@ -203,7 +205,7 @@ def run_cells(
     show: Listener = listener or Quiet()
     show.begin(len(configs))
     try:
-        _Shift(folder, configs, lock, min(jobs, len(configs)), show).work()
+        _Shift(folder, configs, lock, min(jobs, len(configs)), show, models).work()
     finally:
         show.end()
 
@@ -218,12 +220,14 @@ class _Shift:
         lock: int,
         jobs: int,
         listener: Listener,
+        models: Models,
     ) -> None:
         self.folder = folder
         self.configs = configs
         self.lock = lock
         self.jobs = jobs
         self.listener = listener
+        self.models = models
         self.pending = deque(configs)
         self.workers: dict[int, _Worker] = {}
         self.events: queue.Queue[tuple[_Worker, Event | None]] = queue.Queue()
@@ -273,6 +277,7 @@ class _Shift:
             "path": str(self.folder.run(cell).absolute()),
             "config": self.configs[cell].resolved(),
             "jobs": self.jobs,
+            "models": self.models,
         }
         worker.give(cell, task)
 

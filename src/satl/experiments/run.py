@@ -136,6 +136,7 @@ def run_experiment(
         SatlError: the grid is wrong, or another experiment is at work in the folder.
         Stopped: Ctrl-C; what was trained is saved, and results and report are up to date.
     """
+    from satl.experiments.cell import keep_models
     from satl.experiments.pool import Stopped, run_cells
 
     plan = plan_experiment(grid, out, retry_failed)
@@ -150,8 +151,13 @@ def run_experiment(
             if cell in plan.anew:
                 folder.remove(cell)
             folder.forget_failure(cell)
+        for cell in chosen:
+            if (
+                folder.state(cell) == "done"
+            ):  # under a grid that kept more, or cut off while they were removed
+                keep_models(folder.run(cell), plan.grid.models)
         try:
-            run_cells(folder, todo, lock, jobs, listener)
+            run_cells(folder, todo, lock, jobs, listener, plan.grid.models)
         except Stopped:
             report_experiment(folder, plan.grid)
             raise

@@ -91,7 +91,7 @@ def _attempt(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
         config = make_config(task["config"], f"cell {task['cell']}")
         send({"event": "loading"})
         data = shared.load(config)
-        result = run_cell(config, Path(task["path"]), data, Reporter(send), task["jobs"])
+        result = run_cell(config, Path(task["path"]), data, Reporter(send), task["jobs"], keep=task["models"])
     except Interrupted:
         return {"event": "stopped"}
     except SatlError as error:

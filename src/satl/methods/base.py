@@ -131,7 +131,8 @@ class Part:
     parameters: type[Parameters]
     """What a user may set once a method names this part."""
     needs: frozenset[str]
-    """What the step must bring for it: ``pairs`` (the pair branch), ``teacher`` (an average of weights), ``noise``."""
+    """What the step must bring for it: ``pairs`` (the pair branch), ``teacher`` (an average of weights), ``noise``, or
+    ``mixed`` (images)."""
     ramped: bool
     """Whether a loss term grows from 0 to its weight during the first epoch, as two of SST's do."""
 
@@ -218,7 +219,7 @@ class Method:
         return _joined(tuple(models), tuple(self.defaults.items()))
 
     def needs(self, what: str) -> bool:
-        """Whether some part needs ``pairs``, a ``teacher`` or ``noise``."""
+        """Whether some part needs ``pairs``, a ``teacher``, ``noise`` or ``mixed`` images."""
         return any(what in part.needs for part in self.parts)
 
     def with_threshold(self, rule: str) -> Method:

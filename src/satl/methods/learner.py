@@ -10,6 +10,7 @@ import torch._functorch.config as functorch
 from torch import Tensor, nn
 
 from satl.methods.base import GENERATORS, RULES, TERMS, Method, Parameters
+from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.models.functional import symmetric_pairs
 from satl.models.transfer import NetworkOutput
@@ -68,6 +69,7 @@ class Learner(nn.Module):
         teacher: Tensor | None = None,
         noise: Tensor | None = None,
         batch: Tensor | None = None,
+        shares: Tensor | None = None,
     ) -> StepResult:
         """Compute the loss of one batch, or of one of the equal micro-batches that it is done in.
 
@@ -86,9 +88,22 @@ class Learner(nn.Module):
             noise: ``(C, B (B - 1) / 2)`` in [0, 1) for terms that choose pairs of images at random, with the B of
                 all processes together; drawn where it is not given, which one process alone may do.
             batch: ``(N, C)`` all labels of the batch in this process, where ``labels`` are those of a micro-batch.
+            shares: ``(B,)`` how much of each mixed image is the image itself. Where it is given, the loss is that of
+                the images mixed so, and of nothing else; a method that :attr:`mixes` wants such a call in every
+                step of stage 2, beside the other one.
         """
-        output = self._run_network(images, with_pairs=self.method.needs("pairs"))
+        with_pairs = self.method.needs("pairs")
+        if shares is not None:
+            return self._judge_mixed(
+                self._run_network(mix(images, shares), with_pairs=with_pairs), labels, teacher, shares
+            )
+        output = self._run_network(images, with_pairs=with_pairs)
         return self._judge(output, labels, indices, stage, ramp, observe, teacher, noise, batch)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether a step of stage 2 has a further call of :meth:`forward`, for mixed images."""
+        return self.method.needs("mixed") and bool(getattr(self.parameters_of_method, "mix_weight", 0.0))
 
     def compile_step(self, **options: Any) -> None:
         """From now on let :meth:`forward` run compiled code; other methods and ``network`` itself stay as they are.
@@ -102,7 +117,12 @@ class Learner(nn.Module):
         """
         compiled = {"fullgraph": True, "dynamic": False, **options}
         # Past nn.Module, which would take the wrapper for a further part with weights of its own.
-        for name, function in (("_run_network", self.network), ("_judge", self._judge)):
+        parts: dict[str, Callable[..., Any]] = {
+            "_run_network": self.network,
+            "_judge": self._judge,
+            "_judge_mixed": self._judge_mixed,
+        }
+        for name, function in parts.items():
             object.__setattr__(self, name, _sparing(torch.compile(function, **compiled)))
 
     def _run_network(self, images: Tensor, with_pairs: bool) -> NetworkOutput:
@@ -135,7 +155,11 @@ class Learner(nn.Module):
         rules = {name: self._rule(name) for name in scores}
         parameters = self.parameters_of_method
         context = StepContext(parameters, output, labels, scores, pseudo, rules, teacher, noise, batch)
-        terms = self.method.stage2 if stage == 2 else self.method.stage1
+        terms = [
+            name
+            for name in (self.method.stage2 if stage == 2 else self.method.stage1)
+            if "mixed" not in TERMS[name].needs
+        ]
         parts = {name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0) for name in terms}
         if stage == 2:
             parts |= self._threshold_loss(scores, labels)
@@ -144,10 +168,23 @@ class Learner(nn.Module):
                 rules[name].observe(_or_else(score, torch.nan).detach(), labels)
         loss = torch.stack(list(parts.values())).sum()
         if stage == 1:
-            # Several processes can add up gradients only if every parameter has one.
-            loss = loss + sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
-        detached = {name: part.detach() for name, part in parts.items()}
-        return StepResult(loss, detached, pseudo, evidence)
+            loss = loss + self._nothing_from_rules()
+        return StepResult(loss, _detached(parts), pseudo, evidence)
+
+    def _judge_mixed(
+        self, output: NetworkOutput, labels: Tensor, teacher: Tensor | None, shares: Tensor
+    ) -> StepResult:
+        """What :meth:`_judge` is for a step's images, for mixed ones: the terms that are about them."""
+        context = StepContext(
+            self.parameters_of_method, output, labels, {}, {}, {}, teacher=teacher, shares=shares
+        )
+        parts = {name: TERMS[name](context) for name in self.method.stage2 if "mixed" in TERMS[name].needs}
+        loss = torch.stack(list(parts.values())).sum() + self._nothing_from_rules()
+        return StepResult(loss, _detached(parts), {}, None)
+
+    def _nothing_from_rules(self) -> Tensor | float:
+        """Zero, with a gradient: several processes can add up gradients only if every parameter has one."""
+        return sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
 
     def _threshold_loss(self, scores: dict[str, Scores], labels: Tensor) -> dict[str, Tensor]:
         """Return the loss of the rules that learn by gradient, if there are any, by the name of the term."""
@@ -222,6 +259,10 @@ class Learner(nn.Module):
 def _or_else(scores: Scores, other: float) -> Tensor:
     """Return the scores, and ``other`` where they mean nothing."""
     return torch.where(scores.informative, scores.values, other)
+
+
+def _detached(parts: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: part.detach() for name, part in parts.items()}
 
 
 def _sparing(compiled: Callable[..., Any]) -> Callable[..., Any]:

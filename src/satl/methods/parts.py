@@ -59,6 +59,8 @@ class StepContext:
     """``(C, pairs)`` in [0, 1) for terms that choose pairs of images at random."""
     whole: Tensor | None = None
     """``(N, C)`` labels of the whole batch of this process, where ``labels`` are those of a micro-batch."""
+    shares: Tensor | None = None
+    """``(B,)`` how much of each image is the image itself, where ``output`` is that of mixed images."""
 
     @property
     def batch(self) -> Tensor:

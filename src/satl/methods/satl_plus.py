@@ -1,18 +1,21 @@
 """SATL+: semantic-aware thresholds on the scores of a teacher, an average of the network's own past weights.
 
 The teacher sees each image without augmentation. Its class probability is a generator like any other, with its
-own threshold per class, and beside the labels it emits it is the soft target of every unknown cell. The pair
-branch is gone: with few labels an image the intra-image generator recalls almost nothing.
+own threshold per class, and beside the labels it emits it is the soft target of every unknown cell, also for
+pictures mixed of two. The pair branch is gone: with few labels an image the intra-image generator recalls almost
+nothing.
 """
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
 from satl.losses.partial_bce import count_of_part
 from satl.methods.base import GENERATORS, TERMS, Method, Parameters, register_method
+from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.scoring import Generator, TeacherGenerator
 
@@ -47,13 +50,35 @@ def _soft(context: StepContext) -> Tensor:
     return weight * cost / count_of_part(context.batch == 0, context.labels.shape[0])
 
 
+class MixParameters(TeacherParameters):
+    """Parameters of the loss on pictures mixed of two."""
+
+    mix_weight: float = Field(
+        20.0,
+        ge=0,
+        description="Weight of the loss on mixed pictures; 0 saves their pass through the network.",
+    )
+
+
+@TERMS.register("mixed", MixParameters, needs=["teacher", "mixed"])
+def _mixed(context: StepContext) -> Tensor:
+    assert context.teacher is not None
+    assert context.shares is not None
+    present = torch.where(context.labels == 0, context.teacher, (context.labels > 0).to(context.teacher))
+    cost = F.binary_cross_entropy_with_logits(context.output.logits.float(), mix(present, context.shares))
+    weight: float = context.parameters.mix_weight
+    return weight * cost
+
+
 register_method(
     Method(
         name="satl+",
-        summary="Semantic-aware thresholds on a teacher and on similar images, with the teacher's soft targets.",
-        reference="satl, built on SATL (arXiv 2507.23263) and mean teachers (Tarvainen and Valpola, 2017).",
+        summary="Semantic-aware thresholds on a teacher and on similar images, with the teacher's soft targets, "
+        "also for mixed pictures.",
+        reference="satl, built on SATL (arXiv 2507.23263), mean teachers (Tarvainen and Valpola, 2017) and mixup "
+        "(Zhang et al., 2018).",
         stage1=("classification", "contrast"),
-        stage2=("classification", "contrast", "pseudo", "ranking", "soft"),
+        stage2=("classification", "contrast", "pseudo", "ranking", "soft", "mixed"),
         generators=("cross", "teacher"),
         threshold="semantic",
     )

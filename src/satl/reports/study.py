@@ -20,7 +20,11 @@ from satl.reports.style import method_rank
 PAPER_PROPORTION = 0.2
 """Where the paper shows single classes and images; the nearest proportion that was run is taken."""
 _REPEATS = frozenset(
-    {"training.seed", "data.mask_seed", "data.scenes.seed", "data.proportion", "images.workers"}
+    {
+        *("training.seed", "data.mask_seed", "data.scenes.seed", "data.proportion"),
+        # These change no result, so an experiment lets them change between its cells.
+        *("images.workers", "images.cache_gb", "training.checkpoint_steps", "training.checkpoint_epochs"),
+    }
 )
 """Settings in which runs of one cell of a table may differ."""
 

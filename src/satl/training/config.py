@@ -227,6 +227,9 @@ class TrainingConfig(Section):
     checkpoint_steps: int | None = Field(
         None, ge=1, description="Also save within an epoch, every so many steps."
     )
+    checkpoint_epochs: int = Field(
+        1, ge=1, description="Epochs between checkpoints to go on from (the last is always written)."
+    )
     evaluate_every: int = Field(1, ge=1, description="Epochs between validations (the last is always done).")
 
     @model_validator(mode="after")

@@ -46,8 +46,8 @@ class Recogniser:
         if checkpoint not in ("best", "last"):
             raise RunError(f"{run}: there is no checkpoint '{checkpoint}'; use best or last.")
         config, classes = folder.read_config(), folder.read_classes()
+        place = folder.checkpoint(checkpoint)  # before anything is built: it may not be there
         learner = build_learner(config, classes)
-        place = folder.checkpoint(checkpoint)
         load_module(learner, place / LEARNER)
         if averaged and (place / AVERAGE).is_file():
             load_module(learner.network, place / AVERAGE)

@@ -6,7 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from satl.errors import RunError
 from satl.labels.atomic import atomic_path
 from satl.training.config import RunConfig, make_config
 
+_DOOMED = ".removed"
+
 
 class RunFolder:
     """Where a run keeps what it says and learns.
@@ -23,7 +25,8 @@ class RunFolder:
     ``config.yaml``, ``classes.json``, ``metrics.jsonl`` (a line an epoch), ``train.log``,
     ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on) and
     ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP). With ``data.holdout``
-    also ``labels.npz``, everything that was known, and ``held_out.npz``, which of it training did not see.
+    also ``labels.npz``, everything that was known, and ``held_out.npz``, which of it training did not see. A
+    finished cell of an experiment has ``result.json``, and perhaps no checkpoints any more.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -37,6 +40,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.labels = self.path / "labels.npz"
         self.held_out = self.path / "held_out.npz"
+        self.result = self.path / "result.json"
 
     @classmethod
     def create(cls, path: Path | str) -> RunFolder:
@@ -158,15 +162,44 @@ class RunFolder:
         fresh.replace(final)
         shutil.rmtree(old, ignore_errors=True)
 
-    def checkpoint(self, name: str) -> Path:
-        """Return the folder of a checkpoint, or say that there is none."""
+    def find_checkpoint(self, name: str) -> Path | None:
+        """Return the folder of a checkpoint if there is one."""
         final = self.checkpoints / name
         old = final.with_name(f"{name}.old")  # the process died between two renames
-        for candidate in (final, old):
-            if candidate.is_dir():
-                return candidate
-        if name != "last" and (self.checkpoints / "last").is_dir():
+        return next((candidate for candidate in (final, old) if candidate.is_dir()), None)
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the folder of a checkpoint, or say that there is none."""
+        place = self.find_checkpoint(name)
+        if place is not None:
+            return place
+        if self.result.is_file():
+            remedy = (
+                "its experiment did not keep it (`models` of the grid), train it again with "
+                f"`satl train {self.config} --out NEW`"
+            )
+        elif name != "last" and (self.checkpoints / "last").is_dir():
             remedy = f"no epoch is finished yet, continue with `satl train --resume {self.path}`"
         else:
-            remedy = "the run did not reach its first one, remove the folder and start again"
+            remedy = "the run was cut off before it wrote one, remove the folder and start again"
         raise RunError(f"{self.path}: holds no checkpoint '{name}'; {remedy}.")
+
+    def keep_checkpoints(self, names: Sequence[str]) -> None:
+        """Remove all checkpoints but these, to save space.
+
+        What cannot be removed stays for the next call: nobody loses a finished run for it.
+        """
+        if not self.checkpoints.is_dir():
+            return
+        kept = [self.find_checkpoint(name) for name in names]
+        with suppress(OSError):
+            for entry in tuple(self.checkpoints.iterdir()):
+                if entry in kept:
+                    continue
+                doomed = entry
+                if not entry.name.endswith(_DOOMED):
+                    # Cut off half-way it must not be taken for a checkpoint.
+                    doomed = entry.replace(entry.with_name(f"{entry.name}{_DOOMED}"))
+                shutil.rmtree(doomed)
+            if not names:
+                self.checkpoints.rmdir()

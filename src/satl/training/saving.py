@@ -122,6 +122,11 @@ class Saver:
                 save_module(content, path / LEARNER)
                 save_state({"best": best}, path / STATE)
 
+    def holds_best(self, best: dict[str, Any]) -> bool:
+        """Whether the kept network is of this best epoch; it can be of one after the checkpoint gone on from."""
+        place = self.folder.find_checkpoint("best")
+        return place is not None and bool(load_state(place / STATE)["best"] == best)
+
     def _parts(self) -> list[nn.Module]:
         """The modules whose tensors change while training."""
         return [self.learner] if self.average is None else [self.learner, self.average.module]

@@ -38,6 +38,8 @@ class StepInputs(NamedTuple):
     """``(B, 3, H, W)`` the same images not augmented, where a teacher is to look at them."""
     truth: Tensor | None = None
     """``(B, C)`` hidden labels, only to measure pseudo-labels."""
+    shares: Tensor | None = None
+    """``(B,)`` how much of each mixed image is the image itself, for methods that mix images."""
 
     def split(self, num: int) -> list[StepInputs]:
         """Return ``num`` micro-batches of consecutive images."""
@@ -45,11 +47,13 @@ class StepInputs(NamedTuple):
             return [self]
         ramps = [self.ramp] * num
         noises = [None] * num if self.noise is None else self.noise.chunk(num, dim=1)
-        rest = (self.pixels, self.labels, self.indices, self.clean, self.truth)
+        rest = (self.pixels, self.labels, self.indices, self.clean, self.truth, self.shares)
         parts = ([None] * num if value is None else value.chunk(num) for value in rest)
         return [
-            StepInputs(pixels, labels, indices, ramp, noise, clean, truth)
-            for pixels, labels, indices, clean, truth, ramp, noise in zip(*parts, ramps, noises, strict=True)
+            StepInputs(pixels, labels, indices, ramp, noise, clean, truth, shares)
+            for pixels, labels, indices, clean, truth, shares, ramp, noise in zip(
+                *parts, ramps, noises, strict=True
+            )
         ]
 
 
@@ -137,8 +141,7 @@ class TrainingStep:
         for number, part in enumerate(inputs.split(self.accumulate), start=1):
             # Processes add up their gradients once, with those of the last micro-batch.
             with nullcontext() if number == self.accumulate else self._apart():
-                results.append(self._forward(part, stage, observe, batch))
-                (results[-1].loss / self.accumulate).backward()
+                results.append(self._backward(part, stage, observe, batch))
         result = results[0] if len(results) == 1 else _joined(results)
         if stage == 1:
             self.learner.rules.zero_grad(set_to_none=True)  # thresholds learn, and decay, from stage 2 on
@@ -152,10 +155,34 @@ class TrainingStep:
             self.tally.add(result, inputs.labels, inputs.truth)
         return result
 
-    def _forward(self, inputs: StepInputs, stage: int, observe: bool, batch: Tensor | None) -> StepResult:
-        # Weights that autocast has converted must not outlive the capture of a graph.
-        cache = not self.graph
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=cache):
+    def _backward(self, inputs: StepInputs, stage: int, observe: bool, batch: Tensor | None) -> StepResult:
+        """Add the gradients of a micro-batch to those that there are."""
+        with self._autocast():
+            teacher = None if inputs.clean is None else self._taught(inputs.clean)
+        mixed = None
+        if stage == 2 and self.learner.mixes:
+            # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
+            with self._apart():
+                mixed = self._forward(inputs, stage, observe, batch, teacher, inputs.shares)
+                (mixed.loss / self.accumulate).backward()
+        result = self._forward(inputs, stage, observe, batch, teacher, None)
+        (result.loss / self.accumulate).backward()
+        if mixed is None:
+            return result
+        return result._replace(
+            loss=result.loss.detach() + mixed.loss.detach(), parts=result.parts | mixed.parts
+        )
+
+    def _forward(
+        self,
+        inputs: StepInputs,
+        stage: int,
+        observe: bool,
+        batch: Tensor | None,
+        teacher: Tensor | None,
+        shares: Tensor | None,
+    ) -> StepResult:
+        with self._autocast():
             result: StepResult = self.model(
                 inputs.pixels,
                 inputs.labels,
@@ -163,11 +190,18 @@ class TrainingStep:
                 stage=stage,
                 ramp=inputs.ramp,
                 observe=observe,
-                teacher=None if inputs.clean is None else self._taught(inputs.clean),
+                teacher=teacher,
                 noise=inputs.noise,
                 batch=batch,
+                shares=shares,
             )
         return result
+
+    def _autocast(self) -> torch.autocast:
+        # Weights that autocast has converted must not outlive the capture of a graph.
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=not self.graph
+        )
 
     def _apart(self) -> AbstractContextManager[None]:
         """Within this, several processes keep their gradients to themselves."""
@@ -240,7 +274,9 @@ class _Replay:
         self.inputs = StepInputs(**small | {"pixels": inputs.pixels, "clean": inputs.clean})
         # Gradients are then allocated during the capture, and written anew by every replay.
         step.optimiser.zero_grad(set_to_none=True)
-        # A graph has memory of its own: what the ordinary steps needed is not needed beside it.
+        # A graph has memory of its own: what the ordinary steps needed is not needed beside it. Without their
+        # workspaces for products of matrices the graph gets one in its own memory, which nobody else can free.
+        torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
         # Of this thread alone: another one may be pinning the next batch meanwhile.

@@ -22,6 +22,7 @@ from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
 from satl.images.resident import resident
 from satl.labels import LabelTable, write_table
+from satl.methods.mixing import draw_shares
 from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
@@ -42,6 +43,7 @@ from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
 
 _STEPS_BETWEEN_QUESTIONS = 10
+_NO_BEST = {"epoch": -1, "mAP": -1.0}
 
 
 class Interrupted(RunError):
@@ -122,7 +124,7 @@ class Trainer:
             None if data.table.truth is None else torch.from_numpy(data.table.truth.copy()).to(self.device)
         )
         self.next_epoch, self.next_step = 0, 0
-        self.best: dict[str, Any] = {"epoch": -1, "mAP": -1.0}
+        self.best: dict[str, Any] = dict(_NO_BEST)
 
     @classmethod
     def start(
@@ -148,6 +150,10 @@ class Trainer:
         folder.checkpoint("last")  # before anything is built: a run without one cannot go on
         trainer = cls(folder.read_config(), data, folder, display)
         trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
+        if not trainer.finished and not trainer.saver.holds_best(trainer.best):
+            # The kept model is of an epoch that is done again. Should that one end otherwise, as on a GPU it may,
+            # the record of a model that is gone must not keep the next best one from being written.
+            trainer.best = dict(_NO_BEST)
         if trainer.is_main:
             folder.keep_metrics_before(trainer.next_epoch)
         return trainer
@@ -205,6 +211,8 @@ class Trainer:
         self._finish_epoch(epoch, stage, time.perf_counter() - begun)
         self.next_epoch, self.next_step = epoch + 1, 0
         if self._agreed(asked_to_stop()) and not self.finished:
+            if not self._saves_after(epoch):
+                self.saver.save_last(epoch + 1, 0, self.best, self.tally)
             raise Interrupted(
                 f"stopped after epoch {epoch + 1}; go on with `satl train --resume {self.folder.path}`."
             )
@@ -236,13 +244,13 @@ class Trainer:
         training = self.config.training
         stage, steps = self._stage(epoch), len(self.batches)
         observe = epoch >= training.stage1_epochs - 1
-        self.step(self._inputs(batch, epoch, step, observe), stage, observe)
+        self.step(self._inputs(batch, epoch, step, stage, observe), stage, observe)
         self.schedule.step()
         every = getattr(self.learner.parameters_of_method, "update_every", None)
         if stage == 2 and every is not None and _updates_after(step, steps, every):
             self.learner.update_thresholds()
 
-    def _inputs(self, batch: Batch, epoch: int, step: int, observe: bool) -> StepInputs:
+    def _inputs(self, batch: Batch, epoch: int, step: int, stage: int, observe: bool) -> StepInputs:
         """Augment a batch, and look up what the step needs to know about it."""
         images = batch.images.to(self.device, non_blocking=True)
         indices = batch.indices.to(self.device, non_blocking=True)
@@ -257,6 +265,9 @@ class Trainer:
             images_of_part = share.total // parts
             shape = (self.cells.shape[1], parts * (images_of_part * (images_of_part - 1) // 2))
             noise = torch.rand(shape, generator=self.generator, device=self.device)
+        shares = None
+        if stage == 2 and self.learner.mixes:
+            shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
         return StepInputs(
             pixels=pixels,
             labels=self.cells.index_select(0, indices),
@@ -265,6 +276,7 @@ class Trainer:
             noise=noise,
             clean=self.transform(images) if observe and self.needs_teacher else None,
             truth=None if self.truth is None else self.truth.index_select(0, indices),
+            shares=shares,
         )
 
     def validate(self, split: str = "val") -> Evaluation:
@@ -312,8 +324,14 @@ class Trainer:
             self.folder.append_metrics(row)
             self._write_thresholds(thresholds)
             logger.info(log_line(row))
-        self.saver.save_last(epoch + 1, 0, self.best, self.tally)
+        if self._saves_after(epoch):
+            self.saver.save_last(epoch + 1, 0, self.best, self.tally)
         self.display.epoch(row)
+
+    def _saves_after(self, epoch: int) -> bool:
+        """Whether a checkpoint is written at the end of an epoch, also if nobody asks to stop."""
+        training = self.config.training
+        return (epoch + 1) % training.checkpoint_epochs == 0 or epoch + 1 == training.epochs
 
     def _write_thresholds(self, thresholds: dict[str, list[float]]) -> None:
         cells = self.data.table.cells[self.data.rows("train")]
