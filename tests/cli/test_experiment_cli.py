@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -106,6 +108,30 @@ def test_a_wrong_grid_is_refused_before_anything_is_written(
         assert err.count("\n") == 1
         assert all(part in err for part in parts)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_cell_whose_models_were_not_kept_says_so_and_can_be_trained_again(
+    satl: Satl, tiny_run: Path, pictures: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run, ignore=shutil.ignore_patterns("checkpoints"))
+    write_json(run / RESULT, DONE)
+    for arguments in (
+        ("evaluate", run),
+        ("predict", run, pictures, "--out", tmp_path / "scores.csv"),
+        ("complete", run, "--review-only", "--out", tmp_path / "completed"),
+        ("train", "--resume", run),
+    ):
+        code, out, err = satl(*arguments)
+        assert (code, out) == (2, "")
+        assert f"{run}: holds no checkpoint" in err
+        assert "its experiment did not keep it (`models` of the grid), train it again" in err
+        assert err.count("\n") == 1
+    assert "did not keep it" in satl("figures", run, "--only", "1")[1]  # it has no record.npz either
+    remedy = re.search(r"`satl (train .*) --out NEW`", err)
+    assert remedy is not None
+    assert satl(*remedy[1].split(), "--out", tmp_path / "new", "--quiet")[0] == 0
+    assert satl("evaluate", tmp_path / "new")[0] == 0
 
 
 def test_options_that_do_not_go_together(satl: Satl, tmp_path: Path, begun: Path) -> None:

@@ -26,6 +26,7 @@ def main() -> None:
         task = json.loads(line)
         Path(task["path"]).mkdir(parents=True, exist_ok=True)
         (Path(task["path"]) / "ran.txt").write_text(f"{os.getpid()} {os.environ['OMP_NUM_THREADS']}")
+        (Path(task["path"]) / "kept.txt").write_text(task["models"])
         send(event="begin", epochs=1, steps=1)
         kind = task["cell"].rpartition("-")[-1]
         if kind == "crash":

@@ -1,14 +1,20 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments.grids import BASE
+from satl.errors import RunError
 from satl.evaluation import evaluate_scores
-from satl.experiments.cell import DataOnce, run_cell
-from satl.experiments.folder import RESULT
+from satl.experiments.cell import DataOnce, keep_models, run_cell
+from satl.experiments.folder import RESULT, ExperimentFolder
+from satl.experiments.grid import Cell
+from satl.experiments.worker import _attempt
 from satl.training import data as training_data
 from satl.training.config import apply_overrides, make_config
 from satl.training.data import load_data
@@ -74,6 +80,71 @@ def test_both_models_are_tested_and_the_last_is_the_average_of_weights(tmp_path)
         measured.append(evaluate_scores(scores, data.table.cells[rows], data.table.classes).mAP)
     assert result["models"]["last"]["mAP"] == measured[0] != measured[1]
     assert (tmp_path / "run" / "record.npz").is_file()
+
+
+def checkpoints(run):
+    return sorted(entry.name for entry in (run / "checkpoints").glob("*"))
+
+
+@pytest.mark.parametrize(("keep", "kept"), [("all", ["best", "last"]), ("best", ["best"]), ("none", [])])
+def test_models_that_are_not_kept_go_when_everything_is_measured(keep, kept, tmp_path):
+    config = config_of("method.name=sst", "training.epochs=2", "training.checkpoint_epochs=9")
+    events = []
+    task = {"cell": "sst", "path": str(tmp_path / "run"), "config": config.resolved(), "jobs": 1}
+    ending = _attempt({**task, "models": keep}, DataOnce(), events.append)
+    assert ending["event"] == "done"
+    run = tmp_path / "run"
+    assert checkpoints(run) == kept
+    assert (run / "checkpoints").exists() == bool(kept)
+    assert set(without_time(run)["models"]) == {"best", "last"}
+    assert (run / "record.npz").is_file()
+    for name in ("best", "last"):
+        if name in kept:
+            assert evaluate_run(run, "test", name)[0].mAP == ending["result"]["models"][name]["mAP"]
+        else:
+            sentence = (
+                f"'{name}'; its experiment did not keep it .*`satl train {run}/config.yaml --out NEW`.$"
+            )
+            with pytest.raises(RunError, match=sentence):
+                evaluate_run(run, "test", name)
+
+
+def end_removal_with(error, patch):
+    """Let the removal of models end half-way; other removals are left alone."""
+    remove = shutil.rmtree
+
+    def half(path, **options):
+        if not path.name.endswith(".removed"):
+            return remove(path, **options)
+        next(path.iterdir()).unlink()
+        raise error
+
+    patch.setattr("satl.training.run_folder.shutil.rmtree", half)
+
+
+@pytest.mark.parametrize("keep", ["best", "none"])
+@pytest.mark.parametrize("error", [Killed, PermissionError])
+def test_a_cell_whose_models_are_half_removed_is_done(error, keep, tmp_path, monkeypatch):
+    config = config_of("method.name=ignore", "training.epochs=1")
+    folder = ExperimentFolder(tmp_path)
+    cell = Cell("ignore", 0.3, 0)
+    run = folder.run(cell)
+    with monkeypatch.context() as patch:
+        end_removal_with(error, patch)
+        # What the system refuses fails no cell.
+        with pytest.raises(Killed) if error is Killed else nullcontext():
+            run_cell(config, run, load_data(config), keep=keep)
+    assert folder.state(cell) == "done"
+    # What is half removed is no checkpoint any more.
+    (gone,) = (name for name in checkpoints(run) if name.endswith(".removed"))
+    with pytest.raises(RunError, match="did not keep it"):
+        Recogniser.load(run, gone.removesuffix(".removed"))
+    # The next call ends it, also if the cell was trained again meanwhile.
+    shutil.copytree(run / "checkpoints" / gone, run / "checkpoints" / gone.removesuffix(".removed"))
+    unsorted = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda folder: iter(sorted(unsorted(folder))))
+    keep_models(run, keep)
+    assert checkpoints(run) == (["best"] if keep == "best" else [])
 
 
 def test_without_test_images_the_validation_images_are_used(tmp_path):

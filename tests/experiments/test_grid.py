@@ -75,6 +75,7 @@ def test_a_written_grid_reads_back_the_same(tmp_path):
         ({"seeds": [0, 0]}, "seeds: 0 is listed twice"),
         ({"proportions": [0.0]}, "proportions.1"),
         ({"proportions": [10]}, "proportions.1: .*less than or equal to 1.*10"),
+        ({"models": "some"}, "models: .*'all', 'best' or 'none'.*'some'"),
         ({"methods": ["a/b"]}, "methods.1: use letters, digits"),
         ({"variants": [{"name": "x", "set": ["epochs"]}]}, "write it as section.key=value"),
         ({"variants": [{"name": "x", "set": ["a.b=[1,"]}]}, "the value is not valid YAML"),

@@ -38,7 +38,7 @@ def _fake_worker(monkeypatch):
     monkeypatch.setattr(pool, "_COMMAND", (sys.executable, worker))
 
 
-def run(folder, kinds, jobs=1, act=None):
+def run(folder, kinds, jobs=1, act=None, models="all"):
     """Run plain cells of seeds 0 and 1, and one of each kind of misbehaviour."""
     variants = [{"name": kind, "set": ["training.lr=0.1"], "seeds": [0]} for kind in kinds]
     grid = grid_of(methods=["ignore"], variants=variants)
@@ -48,7 +48,7 @@ def run(folder, kinds, jobs=1, act=None):
     notes = Notes(act)
     with folder.locked() as lock:
         try:
-            run_cells(folder, {cell: configs[cell] for cell in order}, lock, jobs, notes)
+            run_cells(folder, {cell: configs[cell] for cell in order}, lock, jobs, notes, models)
         finally:
             notes.states = {cell.name: folder.state(cell) for cell in order}
     return notes
@@ -86,6 +86,12 @@ def test_cells_side_by_side_have_their_own_processes(tmp_path):
     run(folder, [], jobs=2)
     pids = {(folder.runs / name / "ran.txt").read_text() for name in ("ignore-p30-s0", "ignore-p30-s1")}
     assert len(pids) == 2
+
+
+def test_every_cell_is_told_which_models_are_kept(tmp_path):
+    folder = ExperimentFolder(tmp_path)
+    run(folder, [], models="best")
+    assert [file.read_text() for file in folder.runs.glob("*/kept.txt")] == ["best", "best"]
 
 
 def test_ctrl_c_lets_cells_save_and_starts_no_other(tmp_path):

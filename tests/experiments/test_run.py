@@ -10,7 +10,7 @@ import shutil
 import pytest
 import yaml
 
-from experiments.grids import BASE, write_grid
+from experiments.grids import BASE, grid_of, write_grid
 from satl.errors import ConfigError, RunError
 from satl.experiments import run as experiment
 from satl.experiments.folder import ExperimentFolder
@@ -54,8 +54,9 @@ def again(finished, tmp_path, monkeypatch):
     shutil.copytree(place / "out", tmp_path / "out")
     asked = []
 
-    def note(folder, configs, *_):
+    def note(folder, configs, lock, jobs, listener, models):
         asked.extend(cell.name for cell in configs)
+        assert models == folder.read_grid().models
 
     monkeypatch.setattr("satl.experiments.pool.run_cells", note)
     monkeypatch.setattr(experiment, "_draw", draw)
@@ -137,6 +138,33 @@ def test_tables_and_report_are_written_and_the_page_needs_nothing_else(finished)
 def test_a_finished_cell_is_never_run_again_and_a_failed_one_only_when_asked(again):
     assert again() == []
     assert again(retry_failed=True) == ["ignore-p30-s0-broken"]
+
+
+def kept_models(folder):
+    return {
+        run.name: sorted(path.name for path in run.glob("checkpoints/*")) for run in folder.runs.iterdir()
+    }
+
+
+def test_models_of_finished_cells_go_when_a_grid_no_longer_keeps_them(again, tmp_path):
+    folder = ExperimentFolder(tmp_path / "out")
+    results = folder.csv.read_text()
+    both, broken = ["best", "last"], kept_models(folder)["ignore-p30-s0-broken"]
+    assert broken == ["last"]
+    assert again(models="best", only=["sst-*"]) == []
+    assert kept_models(folder) == {
+        **{"ignore-p30-s0": both, "ignore-p30-s1": both, "sst-p30-s0": ["best"], "sst-p30-s1": ["best"]},
+        "ignore-p30-s0-broken": broken,
+    }
+    assert again(models="none", retry_failed=True) == ["ignore-p30-s0-broken"]
+    left = kept_models(folder)
+    assert left.pop("ignore-p30-s0-broken") == broken  # it goes on from there
+    assert set(map(tuple, left.values())) == {()}
+    folder.write_failure(grid_of(variants=[BROKEN]).cells()[4], "it failed again", "", {})
+    # All that is shown is there, and nothing is run again or brought back.
+    assert again(models="none", seeds=[0, 1]) == []
+    assert again(models="all") == []
+    assert folder.csv.read_text().splitlines()[:9] == results.splitlines()[:9]
 
 
 def test_a_longer_grid_runs_only_what_is_new(again):

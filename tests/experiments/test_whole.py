@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from experiments.grids import write_grid
 from satl.experiments import pool
 from satl.experiments import run as experiment
 from satl.experiments.pool import Quiet
-from satl.experiments.run import run_experiment
+from satl.experiments.run import report_experiment, run_experiment
 from satl.methods import METHODS
 from training.tiny import assert_same_run
 
@@ -42,6 +43,7 @@ def test_all_methods_of_the_paper_give_every_table_and_every_figure(tmp_path):
     grid = write_grid(
         tmp_path / "grid.yaml",
         title="All methods",
+        models="none",  # so that nothing below can rest on a checkpoint
         methods=[name for name in PAPER_METHODS if name in METHODS],
         proportions=[0.2, 0.5],
         sweeps=[
@@ -69,6 +71,15 @@ def test_all_methods_of_the_paper_give_every_table_and_every_figure(tmp_path):
     assert folder.report.read_text().count("data:image/svg+xml") >= 13
     assert set(PAPER_METHODS) <= set(METHODS)
     assert {row["method"] for row in rows} == set(PAPER_METHODS)
+    assert not list(folder.runs.glob("*/checkpoints"))
+    # All of it can be made again from what was kept.
+    drawn = {path.name: path.read_bytes() for path in folder.figures.glob("figure-*.svg")}
+    shutil.rmtree(folder.figures)
+    shutil.rmtree(folder.tables)
+    assert run_experiment(None, folder.path).ran == ()
+    assert all((folder.tables / f"{key}.md").is_file() for key in TABLES)
+    report_experiment(folder, draw=True)
+    assert {path.name: path.read_bytes() for path in folder.figures.glob("figure-*.svg")} == drawn
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -212,6 +213,17 @@ def test_two_sweeps_of_different_methods_are_not_mixed(tmp_path):
     write_run(tmp_path / "other", "hst+sate", settings={"rate": 0.7, "positive_quantile": 0.4}, images=60)
     swept = study_of(tmp_path).sweep("method.rate", ("hst+sate",))
     assert sorted(run.path.name for run in swept) == ["hst+sate-0.1", "hst+sate-0.5"]
+
+
+def test_how_often_a_run_was_saved_does_not_part_it_from_others(tmp_path):
+    for number, rate in enumerate((0.1, 0.5, 0.9), start=1):
+        run = write_run(tmp_path / f"rate-{rate}", "hst+sate", settings={"rate": rate}, images=60)
+        file = run / "config.yaml"
+        saving = {"checkpoint_epochs": number, "checkpoint_steps": number} if number > 1 else {}
+        config = yaml.safe_load(file.read_text())
+        config |= {"training": config["training"] | saving, "images": {"workers": 1, "cache_gb": number}}
+        file.write_text(yaml.safe_dump(config))
+    assert len(study_of(tmp_path).sweep("method.rate", ("hst+sate",))) == 3
 
 
 def test_the_same_bytes_every_time(experiment, tmp_path):

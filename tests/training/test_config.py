@@ -32,6 +32,7 @@ def write(path: Path, content: Any) -> Path:
         ("training.epochs=many", ("training.epochs", "integer", "got 'many'")),
         ("training.epochs.x=1", ("training.epochs", "integer")),
         ("training.epochs=2.5", ("training.epochs", "integer", "2.5")),
+        ("training.checkpoint_epochs=0", ("training.checkpoint_epochs", "greater than or equal to 1")),
         ("training.lr=-1", ("training.lr", "greater than 0")),
         ("training.lr=.nan", ("training.lr", "finite")),
         ("training.lr=.inf", ("training.lr", "finite")),

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,9 @@ from safetensors.torch import load_file
 from satl.errors import RunError
 from satl.methods import METHODS
 from satl.training.run_folder import RunFolder
-from training.tiny import KillAt, Killed, assert_same_run, metrics, resume, tiny_config, train
+from satl.training.saving import Saver
+from satl.training.trainer import Trainer
+from training.tiny import KillAt, Killed, assert_same, assert_same_run, metrics, resume, tiny_config, train
 
 # One configuration a method, so that the extras are covered as well.
 EXTRAS = {
@@ -44,6 +48,71 @@ def test_without_checkpoints_within_an_epoch_the_epoch_is_done_again(tmp_path: P
         train(tmp_path / "cut", config, KillAt(epoch=2, step=3))
     resume(tmp_path / "cut")
     assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+
+def saved_state(run: Path, checkpoint: str) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(run / "checkpoints" / checkpoint / "training.pt", weights_only=True)
+    return state
+
+
+def test_fewer_checkpoints_change_nothing_but_where_a_killed_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places: list[tuple[int, int]] = []
+    save = Saver.save_last
+
+    def noted(self: Saver, epoch: int, step: int, *others: Any) -> None:
+        places.append((epoch, step))
+        save(self, epoch, step, *others)
+
+    monkeypatch.setattr(Saver, "save_last", noted)
+    settings = ("training.epochs=5", "training.checkpoint_epochs=2")
+    config = tiny_config(*settings)
+    train(tmp_path / "alone", config)
+    assert places == [(2, 0), (4, 0), (5, 0)]
+    with pytest.raises(Killed):
+        train(tmp_path / "cut", config, KillAt(epoch=3, step=2))
+    # The best model is of an epoch that has to be done again, and so is a row of the metrics.
+    state = saved_state(tmp_path / "cut", "last")
+    assert (state["epoch"], state["step"]) == (2, 0)
+    assert saved_state(tmp_path / "cut", "best")["best"]["epoch"] == 2 > state["best"]["epoch"]
+    assert len(metrics(tmp_path / "cut")) == 3
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+    # Checkpoints within an epoch are written all the same.
+    places.clear()
+    with pytest.raises(Killed):
+        train(tmp_path / "steps", tiny_config(*settings, "training.checkpoint_steps=3"), KillAt(3, 3))
+    assert places == [(0, 3), (1, 3), (2, 0), (2, 3), (3, 3)]
+    resume(tmp_path / "steps")
+    assert_same_run(tmp_path / "alone", tmp_path / "steps")
+
+
+def test_a_best_model_that_is_not_reached_again_is_not_kept_under_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As on a GPU, where an epoch that is done again may end otherwise.
+    scores = iter([0.2, 0.3, 0.9, 0.1, 0.25])
+
+    def measured(_: Trainer) -> SimpleNamespace:
+        score = next(scores)
+        return SimpleNamespace(mAP=score, summary=lambda: {"mAP": score})
+
+    monkeypatch.setattr(Trainer, "validate", measured)
+    config = tiny_config("training.checkpoint_epochs=2")
+    with pytest.raises(Killed):
+        train(tmp_path / "run", config, KillAt(epoch=3, step=0))
+    trainer = resume(tmp_path / "run")
+    # The model of 0.3 was replaced by that of 0.9, which is no longer part of the run.
+    assert trainer.best == {"epoch": 3, "mAP": 0.25}
+    assert saved_state(tmp_path / "run", "last")["best"] == trainer.best
+    assert saved_state(tmp_path / "run", "best")["best"] == trainer.best
+    kept, last = (
+        load_file(tmp_path / "run" / "checkpoints" / name / "learner.safetensors")
+        for name in ("best", "last")
+    )
+    assert_same(kept, last)
 
 
 def test_a_row_half_written_and_a_row_too_many_are_dropped(tmp_path: Path) -> None:
@@ -103,3 +172,8 @@ def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
         train(tmp_path / "other", tiny_config("training.checkpoint_steps=1"), KillAt(epoch=0, step=2))
     with pytest.raises(RunError, match=r"'best'.*satl train --resume"):
         RunFolder.open(tmp_path / "other").checkpoint("best")
+    with pytest.raises(Killed):
+        train(tmp_path / "rare", tiny_config("training.checkpoint_epochs=9"), KillAt(epoch=3, step=3))
+    assert RunFolder.open(tmp_path / "rare").checkpoint("best").is_dir()
+    with pytest.raises(RunError, match=r"'last'; the run was cut off .*remove the folder and start again\.$"):
+        resume(tmp_path / "rare")

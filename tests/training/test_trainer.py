@@ -170,11 +170,12 @@ class Press(Silent):
 @pytest.mark.parametrize(
     ("place", "state"), [((1, 1), (1, 2)), ((2, 3), (3, 0)), ((3, 3), (4, 0))], ids=["within", "end", "last"]
 )
+@pytest.mark.parametrize("checkpoint_epochs", [1, 9])
 def test_ctrl_c_saves_and_stops(
-    place: tuple[int, int], state: tuple[int, int], tiny_run: Path, tmp_path: Path
+    checkpoint_epochs: int, place: tuple[int, int], state: tuple[int, int], tiny_run: Path, tmp_path: Path
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
-    config = tiny_config()
+    config = tiny_config(f"training.checkpoint_epochs={checkpoint_epochs}")
     trainer = Trainer.start(config, load_data(config), RunFolder(tmp_path / "run"), Press(*place))
     if state == (4, 0):
         trainer.fit()  # nothing is left to be stopped
@@ -187,7 +188,7 @@ def test_ctrl_c_saves_and_stops(
     saved = torch.load(tmp_path / "run" / "checkpoints" / "last" / "training.pt", weights_only=True)
     assert (saved["epoch"], saved["step"]) == state
     resume(tmp_path / "run")
-    assert metrics(tmp_path / "run") == metrics(tiny_run)
+    assert_same_run(tmp_path / "run", tiny_run)
 
 
 def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(

@@ -151,10 +151,9 @@ def run_experiment(
             if cell in plan.anew:
                 folder.remove(cell)
             folder.forget_failure(cell)
+        # Cells may have ended under a grid that kept more, or while their models were being removed.
         for cell in chosen:
-            if (
-                folder.state(cell) == "done"
-            ):  # under a grid that kept more, or cut off while they were removed
+            if folder.state(cell) == "done":
                 keep_models(folder.run(cell), plan.grid.models)
         try:
             run_cells(folder, todo, lock, jobs, listener, plan.grid.models)

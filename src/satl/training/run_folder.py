@@ -193,13 +193,11 @@ class RunFolder:
             return
         kept = [self.find_checkpoint(name) for name in names]
         with suppress(OSError):
+            for leftover in self.checkpoints.glob(f"*{_DOOMED}"):
+                shutil.rmtree(leftover)
             for entry in tuple(self.checkpoints.iterdir()):
-                if entry in kept:
-                    continue
-                doomed = entry
-                if not entry.name.endswith(_DOOMED):
-                    # Cut off half-way it must not be taken for a checkpoint.
-                    doomed = entry.replace(entry.with_name(f"{entry.name}{_DOOMED}"))
-                shutil.rmtree(doomed)
+                if entry.is_dir() and entry not in kept:
+                    # Renamed first: one that is half removed must not be taken for a checkpoint.
+                    shutil.rmtree(entry.replace(entry.with_name(f"{entry.name}{_DOOMED}")))
             if not names:
                 self.checkpoints.rmdir()
