@@ -234,7 +234,9 @@ def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = N
 
 def product(shape: Shape, *settings: str) -> Step:
     """satl's step of stage 2, as its trainer runs it."""
+    from satl.methods.mixing import draw_shares
     from satl.training.build import build_augment, build_learner, build_step, place
+    from satl.training.ema import MovingAverage
     from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs
     from satl.training.tally import EpochTally
 
@@ -246,11 +248,13 @@ def product(shape: Shape, *settings: str) -> Step:
     for rule in learner.rules.values():
         rule.value.fill_(0.5)  # some pseudo-labels, as after a few epochs
     tally = EpochTally(tuple(learner.generators), shape.classes, device)
-    step = build_step(config.training, learner, tally=tally)
+    average = MovingAverage(learner.network, 0.995) if learner.method.needs("teacher") else None
+    step = build_step(config.training, learner, average=average, tally=tally)
     augment = build_augment(config.images, shape.stored, device, config.training.precision == "bf16")
     generator = torch.Generator(device).manual_seed(0)
     # Pixels in the layout and precision of the product, or the images that they are made of.
     images = shape.images()
+    clean = None if average is None else augment(images, generator)
     images = images if shape.augment else augment(images, generator)
     labels, ramp = shape.labels(), torch.ones((), device=device)
     indices = torch.arange(shape.batch, device=device)
@@ -266,7 +270,9 @@ def product(shape: Shape, *settings: str) -> Step:
         noise = None
         if learner.method.needs("noise"):
             noise = torch.rand(pairs, generator=generator, device=device)
-        step(StepInputs(pixels, labels, indices, ramp, noise), stage=2, observe=True)
+        shares = draw_shares(shape.batch, generator) if learner.mixes else None
+        inputs = StepInputs(pixels, labels, indices, ramp, noise, clean, shares=shares)
+        step(inputs, stage=2, observe=True)
 
     return run
 

@@ -196,6 +196,12 @@ def test_every_part_of_the_gpu_script_exists() -> None:
         assert (FOLDER / name).is_file(), name
 
 
+def test_a_step_with_a_teacher_and_mixed_pictures_can_be_measured() -> None:
+    rows = script("step_rows")
+    shape = rows.Shape(device="cpu", batch=4, classes=5, size=64, tiny=True, method="satl+")
+    rows.ROWS["eager-fp32"].build(shape)()
+
+
 def test_differences_are_paired_by_seed_at_each_proportion(tmp_path: Path) -> None:
     lines = ["status,model,proportion,method,variant,seed,mAP,pseudo_precision_micro,pseudo_recall_micro"]
     for seed, (ignored, own, changed) in enumerate([(50, 52, 53), (60, 63, 63), (70, 74, 76)]):
