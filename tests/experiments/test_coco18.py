@@ -18,7 +18,9 @@ PAPER = {
 }
 
 
-@pytest.mark.parametrize(("name", "cells"), [("main", 150), ("others", 162), ("sweeps", 84)])
+@pytest.mark.parametrize(
+    ("name", "cells"), [("main", 150), ("all_known", 5), ("ablation", 45), ("others", 162), ("sweeps", 84)]
+)
 def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
     configs = cell_configs(grid, FOLDER, name)
