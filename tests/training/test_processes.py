@@ -136,9 +136,13 @@ def small_demo() -> dict[str, Any]:
     return content
 
 
-def test_two_processes_train_the_demo_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["sst+satl", pytest.param("satl+", marks=pytest.mark.slow)])
+def test_two_processes_train_the_demo_of_one(tmp_path: Path, method: str) -> None:
     config = tmp_path / "demo.yaml"
-    config.write_text(yaml.safe_dump(small_demo()))
+    content = small_demo()
+    if method == "satl+":  # a teacher, and pictures mixed with their neighbours
+        content["method"] = {"name": method, "rate": 0.5, "update_every": 2}
+    config.write_text(yaml.safe_dump(content))
     train = ("train", config, "--out")
     # With 64 bits: with 32 a rounding grows to some tenths of a percent of the loss within these epochs.
     runs = [
