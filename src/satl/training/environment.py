@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from satl.methods.plugins import plugin_versions
+
 _PACKAGES = (
     "satl",
     "torch",
@@ -34,7 +36,7 @@ def environment_facts(device: torch.device, processes: int) -> dict[str, Any]:
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "system": platform.platform(),
-        "packages": versions,
+        "packages": versions | plugin_versions(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": processes,
         "threads": torch.get_num_threads(),
