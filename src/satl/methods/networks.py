@@ -52,18 +52,27 @@ class NetworkSetting:
         )
 
     def embeddings(self) -> Tensor | None:
-        """Return the word vectors ``(C, E)`` of the classes, or None where they are to be learned."""
+        """Return the given vectors ``(C, E)`` of the classes, or None where they are to be learned."""
         model = self.model
-        if model.word_vectors is None:
+        if model.word_vectors is None and model.text_model is None:
             return None
-        if self.labels is None:  # the checkpoint holds them: a trained run does not need the file any more
+        if (
+            self.labels is None
+        ):  # the checkpoint holds them: a trained run needs neither file nor model any more
             return torch.zeros(len(self.classes), model.embedding_dim)
-        from satl.models.embeddings import load_word_vectors
+        if model.word_vectors is not None:
+            from satl.models.embeddings import load_word_vectors
 
-        vectors = load_word_vectors(model.word_vectors, self.classes, missing=model.missing_words)
+            key, source = "word_vectors", str(model.word_vectors)
+            vectors = load_word_vectors(model.word_vectors, self.classes, missing=model.missing_words)
+        else:
+            from satl.models.text import embed_class_names
+
+            key, source = "text_model", str(model.text_model)
+            vectors = embed_class_names(source, self.classes)
         if vectors.shape[1] != model.embedding_dim:
             raise ConfigError(
-                f"model.word_vectors: the vectors of {model.word_vectors} have {vectors.shape[1]} numbers, not "
+                f"model.{key}: the vectors of {source} have {vectors.shape[1]} numbers, not "
                 f"{model.embedding_dim}; set model.embedding_dim={vectors.shape[1]}."
             )
         return torch.from_numpy(vectors).float()

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from satl.errors import ConfigError, nearest
 from satl.methods.base import Method, Parameters, get_method
@@ -181,6 +189,11 @@ class ModelConfig(Section):
     steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
     word_vectors: Path | None = Field(None, description="GloVe text, npz or npy; learned if not given.")
     missing_words: Literal["error", "random"] = Field("error", description="What to do about missing words.")
+    text_model: str | None = Field(
+        None,
+        description="Name or folder of a sentence-transformers model that makes the vectors of the class names "
+        "instead; needs the extra `text`.",
+    )
     embedding_dim: int = Field(
         300, ge=1, description="Size of class embeddings, learned or from word vectors."
     )
@@ -188,6 +201,13 @@ class ModelConfig(Section):
         False,
         description="Start each class at the log-odds of its known labels; helps training from scratch.",
     )
+
+    @field_validator("text_model")
+    @classmethod
+    def _one_source_of_vectors(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("word_vectors") is not None:
+            raise ValueError("word_vectors are given as well; remove one of the two")
+        return value
 
 
 class TrainingConfig(Section):
@@ -405,6 +425,10 @@ def _make_absolute(content: dict[str, Any], folder: Path) -> None:
         part = content.get(section)
         if isinstance(part, dict) and isinstance(part.get(key), str):
             part[key] = str((folder / Path(part[key]).expanduser()).resolve())
+    model = content.get("model")
+    text = model.get("text_model") if isinstance(model, dict) else None
+    if isinstance(model, dict) and isinstance(text, str) and text.startswith((".", "~", "/")):
+        model["text_model"] = str((folder / Path(text).expanduser()).resolve())  # a folder, not a name
 
 
 def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix: str = "") -> str:

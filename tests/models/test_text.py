@@ -1,0 +1,103 @@
+"""Vectors of class names from a model of sentences; a stand-in takes the place of the package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from satl.errors import ConfigError
+from satl.methods import get_method
+from satl.methods.networks import NetworkSetting
+from satl.models.text import embed_class_names
+from satl.training.config import read_config
+from training.tiny import metrics, tiny_config, train
+
+
+class Encoder:
+    """Gives each name the number of its letters and of its words."""
+
+    def __init__(self, name: str, device: str) -> None:
+        if "missing" in name:
+            raise OSError(f"{name} is not a local folder\nand more lines")
+        self.scale = 0.0 if "zero" in name else 1.0
+        assert device == "cpu"
+
+    def encode(self, names: list[str], show_progress_bar: bool) -> np.ndarray:
+        assert not show_progress_bar
+        counts = [[len(name.replace(" ", "")), len(name.split())] for name in names]
+        return self.scale * np.array(counts, dtype=np.float32)
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("sentence_transformers")
+    module.SentenceTransformer = Encoder  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_vector_for_each_name_in_the_scale_of_word_vectors() -> None:
+    vectors = embed_class_names("model", ["traffic_light", "dog"])
+    assert vectors.dtype == np.float32
+    assert np.linalg.norm(vectors, axis=1).mean() == pytest.approx(6.0)
+    factor = vectors[1, 1]
+    np.testing.assert_allclose(vectors / factor, [[12, 2], [3, 1]], rtol=1e-6)
+
+
+@pytest.mark.usefixtures("package")
+def test_what_cannot_be_used_is_said() -> None:
+    with pytest.raises(
+        ConfigError, match=r"'missing' cannot be loaded \(missing is not a local folder\); give"
+    ):
+        embed_class_names("missing", ["dog"])
+    with pytest.raises(ConfigError, match="'zero' gives no usable vectors"):
+        embed_class_names("zero", ["dog"])
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(ConfigError, match=r"pip install 'satl\[text\]'"):
+        embed_class_names("model", ["dog"])
+
+
+@pytest.mark.usefixtures("package")
+def test_a_run_uses_them_and_needs_the_package_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config("model.text_model=model", "model.embedding_dim=2", "training.epochs=2")
+    trainer = train(tmp_path / "run", config)
+    embeddings = trainer.learner.network.embeddings
+    wanted = embed_class_names("model", trainer.data.table.classes)
+    np.testing.assert_allclose(embeddings.numpy(), wanted)
+    assert len(metrics(tmp_path / "run")) == 2
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    setting = NetworkSetting(config.model, get_method("sst"), None, trainer.data.table.classes, None)
+    shell = setting.embeddings()
+    assert shell is not None
+    assert shell.shape == embeddings.shape
+
+
+@pytest.mark.usefixtures("package")
+def test_the_size_must_be_that_of_the_model() -> None:
+    config = tiny_config("model.text_model=model", "model.embedding_dim=5")
+    setting = NetworkSetting(config.model, get_method("sst"), None, ("dog",), np.ones((1, 1), dtype=np.int8))
+    with pytest.raises(
+        ConfigError, match=r"text_model: the vectors of model have 2 numbers, not 5; set model\.emb"
+    ):
+        setting.embeddings()
+
+
+def test_there_is_one_source_of_vectors_and_folders_are_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "data: {scenes: {train: 8}}\nmodel: {text_model: ./folder, pretrained: false}\n"
+    )
+    assert read_config(tmp_path / "run.yaml").model.text_model == str(tmp_path / "folder")
+    assert read_config(tmp_path / "run.yaml", ["model.text_model=a/name"]).model.text_model == "a/name"
+    with pytest.raises(
+        ConfigError, match=r"model\.text_model: word_vectors are given as well; remove one of the two"
+    ):
+        read_config(tmp_path / "run.yaml", ["model.word_vectors=words.txt"])
