@@ -18,7 +18,7 @@ from satl.training.config import RunConfig, apply_overrides, make_config
 _METHOD = "{method}"
 _HARMLESS = (
     *("images.workers", "images.cache_gb"),
-    *("training.checkpoint_steps", "training.checkpoint_epochs"),
+    *("training.checkpoint_steps", "training.checkpoint_epochs", "training.tensorboard"),
 )
 """What may differ between two calls, because it changes no result."""
 

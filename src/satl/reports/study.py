@@ -23,7 +23,8 @@ _REPEATS = frozenset(
     {
         *("training.seed", "data.mask_seed", "data.scenes.seed", "data.proportion"),
         # These change no result, so an experiment lets them change between its cells.
-        *("images.workers", "images.cache_gb", "training.checkpoint_steps", "training.checkpoint_epochs"),
+        *("images.workers", "images.cache_gb"),
+        *("training.checkpoint_steps", "training.checkpoint_epochs", "training.tensorboard"),
     }
 )
 """Settings in which runs of one cell of a table may differ."""

@@ -250,6 +250,10 @@ class TrainingConfig(Section):
     checkpoint_epochs: int = Field(
         1, ge=1, description="Epochs between checkpoints to go on from (the last is always written)."
     )
+    tensorboard: bool = Field(
+        False,
+        description="Also write curves for TensorBoard into the run's folder; needs the extra `tensorboard`.",
+    )
     evaluate_every: int = Field(1, ge=1, description="Epochs between validations (the last is always done).")
 
     @model_validator(mode="after")

@@ -41,6 +41,7 @@ class RunFolder:
         self.labels = self.path / "labels.npz"
         self.held_out = self.path / "held_out.npz"
         self.result = self.path / "result.json"
+        self.curves = self.path / "tensorboard"
 
     @classmethod
     def create(cls, path: Path | str) -> RunFolder:

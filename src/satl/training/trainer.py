@@ -25,6 +25,7 @@ from satl.labels import LabelTable, write_table
 from satl.methods.mixing import draw_shares
 from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
+from satl.training.board import board, require_tensorboard
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
 from satl.training.config import RunConfig, save_config
 from satl.training.data import RunData
@@ -64,6 +65,8 @@ class Trainer:
         self.config = config
         self.folder = folder
         training = config.training
+        if training.tensorboard:
+            require_tensorboard()  # before anything is built
         self.accelerator = _accelerator(training.device == "cpu")
         self.device = self.accelerator.device
         self.data = data = self._near(data)
@@ -174,7 +177,12 @@ class Trainer:
         steps = len(self.batches)
         self.display.start(training.epochs, steps)
         try:
-            with log_file(self.folder, self.is_main), stop_signals() as asked_to_stop:
+            drawn = training.tensorboard and self.is_main
+            with (
+                log_file(self.folder, self.is_main),
+                board(self.folder.curves, drawn, self.next_epoch) as self._draw,
+                stop_signals() as asked_to_stop,
+            ):
                 while not self.finished:
                     self._epoch(self.next_epoch, asked_to_stop)
         finally:
@@ -322,6 +330,7 @@ class Trainer:
             self.saver.save_best(self.best)
         if self.is_main:
             self.folder.append_metrics(row)
+            self._draw(row)
             self._write_thresholds(thresholds)
             logger.info(log_line(row))
         if self._saves_after(epoch):
