@@ -103,7 +103,8 @@ class Learner(nn.Module):
     @property
     def mixes(self) -> bool:
         """Whether a step of stage 2 has a further call of :meth:`forward`, for mixed images."""
-        return self.method.needs("mixed") and bool(getattr(self.parameters_of_method, "mix_weight", 0.0))
+        # A weight of 0 saves the call; terms that have no weight of this name always want it.
+        return self.method.needs("mixed") and bool(getattr(self.parameters_of_method, "mix_weight", 1.0))
 
     def compile_step(self, **options: Any) -> None:
         """From now on let :meth:`forward` run compiled code; other methods and ``network`` itself stay as they are.
