@@ -24,9 +24,9 @@ COMMANDS = (
         "methods",
         "thresholds",
     ),
-    *("experiment", "figures", "demo"),
+    *("experiment", "figures", "demo", "onnx"),
 )
-HEAVY = ("torch", "timm", "numpy", "matplotlib", "pyarrow", "accelerate", "scipy", "PIL")
+HEAVY = ("torch", "timm", "numpy", "matplotlib", "pyarrow", "accelerate", "scipy", "PIL", "onnx")
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:

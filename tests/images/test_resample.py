@@ -28,7 +28,7 @@ from satl.images.augment import (
     default_crop_sizes,
     random_crops,
 )
-from satl.images.resample import crop_matrices, resample, resize_matrices, shift_matrices
+from satl.images.resample import byte_matrix, crop_matrices, resample, resize_matrices, shift_matrices
 
 GREY_LEVELS = 1.5  # Pillow rounds to whole levels twice, once in each direction, and products do not
 # torch has weights of 16 bits, Pillow of 22: a level more or less, and in a few pixels of a million once in
@@ -46,6 +46,28 @@ def test_matrices_equal_the_reference(data: st.DataObject, input_size: int, outp
     for matrix, length in zip(ours.numpy(), lengths, strict=True):
         expected = resize_matrix(length, input_size, output_size)
         np.testing.assert_allclose(matrix, expected, rtol=0, atol=5e-6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(input_size=st.integers(1, 150), output_size=st.integers(1, 150))
+def test_whole_numbers_resize_bytes_as_torch_does(input_size: int, output_size: int) -> None:
+    images = noise(1, input_size)
+    images[0, 0] = (images[0, 0] > 127) * 255  # sharp edges leave the range, and are cut off
+    matrix, bits = byte_matrix(input_size, output_size)
+    assert torch.equal(matrix, matrix.round())
+    assert matrix.abs().max() < 2**15
+
+    def levels(sums: torch.Tensor) -> torch.Tensor:
+        return ((sums + 2 ** (bits - 1)) / 2**bits).floor().clamp(0, 255)
+
+    ours = levels(matrix @ levels(images.double() @ matrix.T))
+    theirs = torch.nn.functional.interpolate(
+        images.contiguous(memory_format=torch.channels_last),
+        (output_size, output_size),
+        mode="bicubic",
+        antialias=True,
+    )
+    assert torch.equal(ours, theirs.double())
 
 
 @pytest.mark.parametrize(("input_size", "output_size"), [(64, 56), (64, 20), (40, 64), (33, 33)])

@@ -22,6 +22,7 @@ _ROOMS = (
     "audit",
     "review",
     "export",
+    "onnx",
 )
 
 

@@ -66,6 +66,35 @@ def resize_matrices(length: Tensor, input_size: int, output_size: int) -> Tensor
     return weights / weights.sum(dim=2, keepdim=True)
 
 
+def byte_matrix(input_size: int, output_size: int) -> tuple[Tensor, int]:
+    """Matrix by which torch resizes a whole line of bytes, in the whole numbers that it computes with.
+
+    A line of bytes x becomes ``floor((W x + 2^(p-1)) / 2^p)``, clamped to 0 to 255, first the rows of an image and
+    then its columns. This says in a formula what a resize *by bytes* does, so that a program without torch can do
+    the same to the bit.
+
+    Returns:
+        W, float64 (output_size, input_size), whole numbers of at most 16 bits; and p.
+
+    >>> matrix, bits = byte_matrix(4, 2)
+    >>> bits, (matrix.sum(dim=1) / 2**bits).tolist()
+    (16, [1.0, 1.0])
+    """
+    scale = input_size / output_size
+    centre = scale * (torch.arange(output_size, dtype=torch.float64)[:, None] + 0.5)
+    position = torch.arange(input_size, dtype=torch.float64)
+    t = ((position - centre + 0.5) / max(scale, 1.0)).abs()
+    inner, outer = (1.5 * t - 2.5) * t * t + 1, (((t - 5) * t + 8) * t - 4) * -0.5
+    weights = torch.where(t < 1, inner, torch.where(t < 2, outer, 0.0))
+    weights = weights / weights.sum(dim=1, keepdim=True)
+    # As many binary places as the largest weight leaves room for in 16 bits with a sign.
+    largest, bits = float(weights.max()), 0
+    while bits < 22 and int(0.5 + largest * 2 ** (bits + 1)) < 2**15:
+        bits += 1
+    scaled = weights * 2**bits
+    return torch.trunc(scaled + torch.where(scaled < 0, -0.5, 0.5)), bits
+
+
 def crop_matrices(length: Tensor, input_size: int, output_size: int) -> Tensor:
     """Matrices of :func:`resize_matrices`, plain and then mirrored, ready for :func:`shift_matrices`.
 

@@ -25,22 +25,26 @@ from satl.training.run_folder import RunFolder
 class Recogniser:
     """The network of a run with its class names, ready to look at images."""
 
-    def __init__(self, config: RunConfig, classes: tuple[str, ...], learner: Learner) -> None:
+    def __init__(
+        self, config: RunConfig, classes: tuple[str, ...], learner: Learner, device: str | None = None
+    ) -> None:
         self.config = config
         self.classes = classes
-        self.device = torch.device(
-            "cuda" if torch.cuda.is_available() and config.training.device == "auto" else "cpu"
-        )
+        found = "cuda" if torch.cuda.is_available() and config.training.device == "auto" else "cpu"
+        self.device = torch.device(found if device is None else device)
         self.bf16 = config.training.precision == "bf16"
         self.learner = place(learner, self.device, self.bf16).eval()
         self.transform = build_transform(config.images, self.device, self.bf16)
 
     @classmethod
-    def load(cls, run: Path | str, checkpoint: str = "best", averaged: bool = True) -> Recogniser:
+    def load(
+        cls, run: Path | str, checkpoint: str = "best", averaged: bool = True, device: str | None = None
+    ) -> Recogniser:
         """Load a checkpoint of a run folder.
 
         Where the run averages its weights, that average is what is validated and used; ``averaged=False`` asks for
-        the weights being trained, which the last checkpoint holds as well.
+        the weights being trained, which the last checkpoint holds as well. Without a ``device`` it is the one that the
+        run's configuration asks for.
         """
         folder = RunFolder.open(run)
         if checkpoint not in ("best", "last"):
@@ -51,7 +55,7 @@ class Recogniser:
         load_module(learner, place / LEARNER)
         if averaged and (place / AVERAGE).is_file():
             load_module(learner.network, place / AVERAGE)
-        return cls(config, classes, learner)
+        return cls(config, classes, learner, device)
 
     def probabilities(self, source: ImageSource, rows: Any = None, batch_size: int = 64) -> FloatArray:
         """Return the class probabilities of images, ``(N, C)``."""
