@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from satl.export.decision_thresholds import DecisionThresholds
     from satl.export.onnx_file import OnnxFile
 
 _SHOWN = 5
@@ -40,22 +41,22 @@ def onnx(
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
 ) -> None:
     """Write a run as one ONNX file with the thresholds inside, for use without satl and torch."""
+    from rich.console import Console
+
     from satl.errors import ConfigError
     from satl.export.decision_thresholds import read_thresholds, same_threshold
     from satl.export.onnx_file import write_onnx
 
     if threshold is not None and thresholds is not None:
         raise ConfigError(f"--threshold {threshold:g} and --thresholds {thresholds}: give one of the two.")
-    written = write_onnx(
-        run,
-        out,
-        lambda classes: (
-            same_threshold(0.5 if threshold is None else threshold, len(classes))
-            if thresholds is None
-            else read_thresholds(thresholds, classes)
-        ),
-        checkpoint,
-    )
+
+    def choose(classes: tuple[str, ...]) -> DecisionThresholds:
+        if thresholds is not None:
+            return read_thresholds(thresholds, classes)
+        return same_threshold(0.5 if threshold is None else threshold, len(classes))
+
+    with Console(stderr=True).status("writing and checking, which takes a minute or two for a large network"):
+        written = write_onnx(run, out, choose, checkpoint)
     _print(written)
 
 
