@@ -64,6 +64,7 @@ def thresholds(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Choose one threshold per class from scores and labels, and count what it accepts."""
+    from satl.labels.atomic import check_out
     from satl.methods.base import RULES
 
     if rule not in RULES:
@@ -72,7 +73,7 @@ def thresholds(
         )
     parameters = _parameters(rule, settings or [])
     if out is not None:
-        _check_out(out)
+        check_out(out, ".csv")
     file, table = _read(scores, labels, truth, encoding)
     values = file.scores
     if max_uncertainty is not None:
@@ -130,15 +131,6 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
         raise ConfigError(
             f"--set {name}={problem['input']}: {message[:1].lower() + message[1:]}; give another value."
         ) from None
-
-
-def _check_out(out: Path) -> None:
-    if out.suffix != ".csv":
-        raise ConfigError(f"--out {out}: thresholds are written as CSV; end the name in .csv.")
-    if out.is_dir():
-        raise ConfigError(f"--out {out}: is a folder; give the name of a file.")
-    if not out.absolute().parent.is_dir():
-        raise ConfigError(f"--out {out}: the folder {out.parent} does not exist; make it first.")
 
 
 def _read(

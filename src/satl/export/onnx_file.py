@@ -14,7 +14,7 @@ import numpy as np
 from satl import __version__
 from satl.errors import ConfigError, RunError
 from satl.export.decision_thresholds import DecisionThresholds
-from satl.labels.atomic import atomic_path
+from satl.labels.atomic import atomic_path, check_out
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -38,14 +38,12 @@ class OnnxFile:
     Attributes
     ----------
     source_size: side of the images that the file takes.
-    size: side of the images that the network inside sees.
     difference: the largest between a probability of the file and one of torch, on random images.
     """
 
     path: Path
     classes: tuple[str, ...]
     source_size: int
-    size: int
     thresholds: DecisionThresholds
     difference: float
 
@@ -71,7 +69,7 @@ def write_onnx(
         RunError: the run cannot be loaded, or its network cannot be written so that results are the same.
     """
     target = Path(out)
-    _check_out(target)
+    check_out(target, ".onnx")
     require_packages()
     from satl.training.run_folder import RunFolder
 
@@ -114,8 +112,7 @@ def write_onnx(
         raise ConfigError(
             f"--out {target}: cannot be written ({error.strerror or error}); give another place."
         ) from None
-    size = recogniser.transform.output_size
-    return OnnxFile(target, recogniser.classes, source_size, size, found, difference)
+    return OnnxFile(target, recogniser.classes, source_size, found, difference)
 
 
 def require_packages() -> None:
@@ -127,15 +124,6 @@ def require_packages() -> None:
             raise ConfigError(
                 f"satl onnx needs the package {name}: install it with `pip install 'satl[onnx]'`."
             ) from None
-
-
-def _check_out(target: Path) -> None:
-    if target.suffix != ".onnx":
-        raise ConfigError(f"--out {target}: cannot be written as '{target.suffix}'; end the name in .onnx.")
-    if target.is_dir():
-        raise ConfigError(f"--out {target}: is a folder; give the name of a file.")
-    if not target.absolute().parent.is_dir():
-        raise ConfigError(f"--out {target}: the folder {target.parent} does not exist; make it first.")
 
 
 def _check_weight(model: ModelProto, run: str | Path) -> None:

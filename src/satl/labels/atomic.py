@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from satl.errors import ConfigError
+
 
 @contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -38,3 +40,23 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         else:
             temporary.unlink(missing_ok=True)
         raise
+
+
+def check_out(path: Path, *endings: str) -> None:
+    """Refuse a file for ``--out`` that could not be written in the end, before the work begins.
+
+    >>> check_out(Path("scores.txt"), ".csv", ".jsonl")
+    Traceback (most recent call last):
+    satl.errors.ConfigError: --out scores.txt: cannot be written as '.txt'; end the name in .csv or .jsonl.
+    """
+    folder = path.absolute().parent
+    if path.suffix not in endings:
+        raise ConfigError(
+            f"--out {path}: cannot be written as '{path.suffix}'; end the name in {' or '.join(endings)}."
+        )
+    if path.is_dir():
+        raise ConfigError(f"--out {path}: is a folder; give the name of a file.")
+    if not folder.is_dir():
+        raise ConfigError(f"--out {path}: the folder {path.parent} does not exist; make it first.")
+    if not os.access(folder, os.W_OK):
+        raise ConfigError(f"--out {path}: the folder {path.parent} cannot be written to; give another one.")

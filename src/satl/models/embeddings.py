@@ -15,8 +15,8 @@ from satl.errors import ConfigError
 
 # Class names of PASCAL VOC that are two words written as one.
 _COMPOUNDS = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
-# Norm of a typical GloVe vector of a category name.
-_RANDOM_NORM = 6.0
+VECTOR_NORM = 6.0
+"""Norm of a typical GloVe vector of a category name; other vectors of classes are made as long."""
 
 
 def load_word_vectors(
@@ -96,7 +96,7 @@ def _words(name: str) -> list[str]:
 def _random_vector(name: str, dim: int, seed: int) -> NDArray[np.float64]:
     generator = np.random.default_rng([seed, *name.encode()])
     direction = generator.standard_normal(dim)
-    return direction * (_RANDOM_NORM / np.linalg.norm(direction))
+    return direction * (VECTOR_NORM / np.linalg.norm(direction))
 
 
 def _read_rows(path: Path, count: int) -> NDArray[np.float32]:

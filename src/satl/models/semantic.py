@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from satl.models.decoupling import SemanticDecoupling
-
-# The norm of a GloVe vector is about 6: a learned one starts at the same scale.
-_EMBEDDING_NORM = 6.0
+from satl.models.embeddings import VECTOR_NORM
 
 
 class NetworkOutput(NamedTuple):
@@ -50,7 +48,7 @@ class ClassNetwork(nn.Module):
     def embed(self, embeddings: Tensor | None, embedding_dim: int) -> None:
         """Take word vectors (C, E), which are not trained, or start learned vectors (C, ``embedding_dim``)."""
         if embeddings is None:
-            start = torch.randn(self.num_classes, embedding_dim) * _EMBEDDING_NORM / embedding_dim**0.5
+            start = torch.randn(self.num_classes, embedding_dim) * VECTOR_NORM / embedding_dim**0.5
             self.embeddings = nn.Parameter(start)
         else:
             if embeddings.ndim != 2 or embeddings.shape[0] != self.num_classes:

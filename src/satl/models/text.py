@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from satl.errors import ConfigError
-
-# What word vectors have: sentence models often give vectors of norm 1, which the attention would hardly tell apart.
-_NORM = 6.0
+from satl.models.embeddings import VECTOR_NORM
 
 
 def embed_class_names(model: str, classes: Sequence[str]) -> NDArray[np.float32]:
@@ -40,4 +38,5 @@ def embed_class_names(model: str, classes: Sequence[str]) -> NDArray[np.float32]
     norm = np.linalg.norm(vectors, axis=1).mean()
     if not np.isfinite(norm) or norm == 0:
         raise ConfigError(f"model.text_model: '{model}' gives no usable vectors; choose another model.")
-    return (vectors * (_NORM / norm)).astype(np.float32)
+    # Often they have the norm 1, which the attention would hardly tell apart.
+    return (vectors * (VECTOR_NORM / norm)).astype(np.float32)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from satl.errors import ConfigError, ImageError
+from satl.errors import ImageError
 from satl.images import IMAGE_EXTENSIONS, FolderImages, ImageSource, cached, is_store, packed_images
-from satl.labels.atomic import atomic_path
+from satl.labels.atomic import atomic_path, check_out
 from satl.training.inference import FloatArray
 from satl.training.recogniser import Recogniser
 
@@ -86,16 +85,7 @@ def write_predictions(path: Path, threshold: float) -> Writer:
 
     CSV has one row a cell (``image,label,probability,present``), JSONL one line an image.
     """
-    if path.suffix not in (".csv", ".jsonl"):
-        raise ConfigError(
-            f"--out {path}: cannot be written as '{path.suffix}'; end the name in .csv or .jsonl."
-        )
-    if not path.absolute().parent.is_dir():
-        raise ConfigError(f"--out {path}: the folder {path.parent} does not exist; make it first.")
-    if path.is_dir():
-        raise ConfigError(f"--out {path}: is a folder; give the name of a file.")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise ConfigError(f"--out {path}: the folder {path.parent} cannot be written to; give another one.")
+    check_out(path, ".csv", ".jsonl")
 
     def write(files: Sequence[Path], classes: Sequence[str], probabilities: FloatArray) -> None:
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
