@@ -206,6 +206,23 @@ def test_bank_survives_a_checkpoint() -> None:
     )
 
 
+def test_a_light_bank_takes_half_the_memory_and_scores_the_same_within_rounding() -> None:
+    torch.manual_seed(5)
+    exact, light = CrossImageGenerator(3, 32, size=4), CrossImageGenerator(3, 32, size=4)
+    light.lighten()
+    for batch in range(4):
+        features, labels = torch.randn(6, 3, 32), torch.randint(-1, 2, (6, 3))
+        evidence = Evidence(features, None, labels, torch.arange(6) + 6 * batch)
+        torch.testing.assert_close(light(evidence), exact(evidence), atol=2**-8, rtol=0)
+        exact.remember(evidence)
+        light.remember(evidence)
+    assert 2 * light.rows.nbytes == exact.rows.nbytes
+    torch.testing.assert_close(light.rows.float(), exact.rows, atol=2**-9, rtol=2**-8)
+    again = CrossImageGenerator(3, 32, size=4)
+    again.load_state_dict(light.state_dict())  # a run in another precision reads it
+    torch.testing.assert_close(again(evidence), light(evidence))
+
+
 def test_a_generator_must_say_how_it_scores() -> None:
     with pytest.raises(NotImplementedError):
         Generator()(Evidence(torch.zeros(1, 1, 1), None, torch.zeros(1, 1), torch.zeros(1)))

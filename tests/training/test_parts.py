@@ -115,6 +115,24 @@ class Whole(nn.Module):
         self.network = Net()
 
 
+def test_sgd_in_one_kernel_takes_thresholds_that_begin_to_learn_later() -> None:
+    class Learning(Whole):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rules = nn.ModuleDict({"cross": nn.Linear(1, 1)})
+
+    whole = Learning()
+    optimiser = make_optimiser(whole, TrainingConfig(optimiser="sgd", momentum=0.9))
+    for group in optimiser.param_groups:
+        group["fused"], group["foreach"] = True, False
+    for names in (["network"], ["network", "rules"]):  # a step of stage 1, a step of stage 2
+        for name, parameter in whole.named_parameters():
+            parameter.grad = torch.ones_like(parameter) if name.split(".")[0] in names else None
+        before = [parameter.detach().clone() for parameter in whole.rules.parameters()]
+        optimiser.step()
+    assert all(not torch.equal(one, now) for one, now in zip(before, whole.rules.parameters(), strict=True))
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)],

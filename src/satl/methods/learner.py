@@ -203,6 +203,11 @@ class Learner(nn.Module):
             for generator in self._generators():
                 generator.remember(evidence)
 
+    def lighten(self) -> None:
+        """Let the generators keep what they remember in bfloat16, for networks that compute in it."""
+        for generator in self._generators():
+            generator.lighten()
+
     def survey_size(self, epoch: int) -> int:
         """Return how many known positives per class the generators want to see before an epoch of stage 2.
 

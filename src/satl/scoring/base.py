@@ -53,6 +53,9 @@ class Generator(nn.Module):
         Called after the backward pass, since the gradient of the scores still needs the old memory.
         """
 
+    def lighten(self) -> None:
+        """Keep what is remembered in bfloat16; generators without memory have nothing to change."""
+
     def survey_size(self, epoch: int) -> int:
         """Return how many known positives of each class to show before an epoch of stage 2.
 

@@ -46,6 +46,8 @@ def build_learner(
 def place(learner: Learner, device: torch.device, bf16: bool = False) -> Learner:
     """Move a learner to a device, its backbone in the form that is fastest there."""
     learner.to(device)
+    if bf16:
+        learner.lighten()
     if device.type == "cuda":
         backbone = learner.network.backbone
         assert isinstance(backbone, Backbone)

@@ -18,7 +18,8 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     """Build the optimiser over all trained parameters, the backbone's and sharded ones in groups of their own.
 
-    A module that says it is ``undecayed`` has its own parameters in a further group, without weight decay.
+    A module that says it is ``undecayed`` has its own parameters in a further group, without weight decay. So have
+    thresholds: they move from stage 2 on, and SGD in one kernel wants a group to begin as a whole.
 
     Args:
         learner: whose parameters to move.
@@ -28,6 +29,7 @@ def make_optimiser(
     backbone: list[nn.Parameter] = []
     head: list[nn.Parameter] = []
     sharded: list[nn.Parameter] = []
+    thresholds: list[nn.Parameter] = []
     undecayed: list[nn.Parameter] = []
     spared = {
         parameter
@@ -38,11 +40,14 @@ def make_optimiser(
     for name, parameter in learner.named_parameters():
         if parameter in spared:
             undecayed.append(parameter)
+        elif name.startswith("rules."):
+            thresholds.append(parameter)
         elif parameter.requires_grad:
             others = sharded if is_sharded(parameter) else head
             (backbone if ".backbone." in f".{name}" else others).append(parameter)
     head_rate = config.head_lr or config.lr
-    rates = ((backbone, config.lr), (head, head_rate), (sharded, head_rate), (undecayed, head_rate))
+    rest = (head, sharded, thresholds, undecayed)
+    rates = ((backbone, config.lr), *((parameters, head_rate) for parameters in rest))
     groups: list[dict[str, Any]] = [
         {"params": parameters, "lr": rate} for parameters, rate in rates if parameters
     ]

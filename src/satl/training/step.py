@@ -164,9 +164,9 @@ class TrainingStep:
             # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
             with self._apart():
                 mixed = self._forward(inputs, stage, observe, batch, teacher, inputs.shares)
-                (mixed.loss / self.accumulate).backward()
+                self._differentiate(mixed.loss)
         result = self._forward(inputs, stage, observe, batch, teacher, None)
-        (result.loss / self.accumulate).backward()
+        self._differentiate(result.loss)
         if mixed is None:
             return result
         return result._replace(
@@ -196,6 +196,11 @@ class TrainingStep:
                 shares=shares,
             )
         return result
+
+    def _differentiate(self, loss: Tensor) -> None:
+        # In this thread: every thread that multiplies matrices keeps a workspace of its own.
+        with torch.autograd.set_multithreading_enabled(False):
+            (loss / self.accumulate).backward()
 
     def _autocast(self) -> torch.autocast:
         # Weights that autocast has converted must not outlive the capture of a graph.
@@ -270,8 +275,12 @@ class _Replay:
 
     def _capture(self, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> None:
         # The images are kept and written to from now on; the rest is small, and may be part of something larger.
-        small = {name: value.clone() for name, value in inputs._asdict().items() if value is not None}
-        self.inputs = StepInputs(**small | {"pixels": inputs.pixels, "clean": inputs.clean})
+        self.inputs = StepInputs(
+            *(
+                value if value is None or name in ("pixels", "clean") else value.clone()
+                for name, value in inputs._asdict().items()
+            )
+        )
         # Gradients are then allocated during the capture, and written anew by every replay.
         step.optimiser.zero_grad(set_to_none=True)
         # A graph has memory of its own: what the ordinary steps needed is not needed beside it. Without their
