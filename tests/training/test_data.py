@@ -80,6 +80,24 @@ def test_a_test_split_without_validation_is_not_validated_on(folder: Path) -> No
     assert 1 <= len(data.rows("val")) < 18
 
 
+def test_settings_can_be_chosen_without_the_test_images(folder: Path) -> None:
+    table = read_table(folder / "labels.csv").with_split(["test"] * 8 + ["train"] * 16)
+    settings = {"validation": 0.25, "proportion": 0.5}
+    whole = load_data(config_of(folder, table, **settings))
+    data = load_data(config_of(folder, table, **settings, test=False))
+    assert set(data.table.images).isdisjoint(table.images[:8])
+    assert data.table.cells.tolist() == whole.table.cells[8:].tolist()
+    assert data.table.split.tolist() == whole.table.split[8:].tolist()
+    assert (data.source.image(0) == whole.source.image(8)).all()
+
+
+def test_scenes_can_do_without_those_to_test_on() -> None:
+    whole, data = load_data(tiny_config()), load_data(tiny_config("data.test=false"))
+    assert [len(data.rows(split)) for split in ("train", "val", "test")] == [64, 24, 0]
+    assert len(data.source) == 88
+    assert data.table.cells.tolist() == whole.table.cells[:88].tolist()
+
+
 def test_truth_comes_from_its_own_table(folder: Path) -> None:
     full = read_table(folder / "labels.csv")
     masked = mask_table(full, 0.3)

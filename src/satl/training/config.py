@@ -65,6 +65,9 @@ class DataConfig(Section):
     validation: float = Field(
         0.1, gt=0, lt=1, description="Share of the training images to validate on, where no split says so."
     )
+    test: bool = Field(
+        True, description="Read the test images; false leaves them out, to choose settings without them."
+    )
     holdout: bool = Field(
         False,
         description="Keep some known training cells from training, so that `satl complete` can certify on them.",

@@ -70,7 +70,7 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
     Images come from the folder that the configuration names, or from a packed store in its place.
 
     The table that comes back always has the splits ``train`` and ``val``, and ``test`` where the user gave
-    one. Rows of other splits are dropped.
+    one and ``data.test`` does not leave it out. Rows of other splits are dropped.
 
     Where no split says which images to validate on, a share of the ``train`` images is taken. It does not
     depend on ``data.proportion``: it is chosen by the labels as they were read, and keeps them. The mask is
@@ -82,9 +82,11 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
     """
     data = config.data
     if data.scenes is not None:
-        pixels, table = _scenes(data.scenes)
-        source: ImageSource = ArrayImages(pixels)
-        return _held_out(data, _prepare(config, table, "scenes"), source)
+        pixels, original = _scenes(data.scenes)
+        table = _prepare(config, original, "scenes")
+        # The test scenes are the last ones, and all that can be left out.
+        source: ImageSource = ArrayImages(pixels[: table.num_images])
+        return _held_out(data, table, source)
     if data.dataset is not None:
         assert data.root is not None
         original, origin = read_dataset(data.dataset, data.root, **data.options), data.root
@@ -154,7 +156,7 @@ def _prepare(config: RunConfig, table: LabelTable, origin: str) -> LabelTable:
     else:
         lowered = [str(name).strip().lower() for name in table.split]
         named = np.array([_OTHER_NAMES.get(name, name) for name in lowered])
-        table = table.with_split(named).select(np.isin(named, SPLITS))
+        table = table.with_split(named).select(np.isin(named, SPLITS if data.test else SPLITS[:2]))
     assert table.split is not None
     if not (table.split == "train").any():
         raise TableError(
