@@ -21,6 +21,7 @@ from satl.thresholds import (
     LargeLossThreshold,
     LinearDecayThreshold,
     MetricThreshold,
+    PrecisionThreshold,
     ProportionThreshold,
     SemanticAwareThreshold,
     ThresholdRule,
@@ -34,6 +35,7 @@ CLASS_OF: dict[str, type[ThresholdRule]] = {
     "flexmatch": FlexibleThreshold,
     "cap": ProportionThreshold,
     "mat": MetricThreshold,
+    "precision": PrecisionThreshold,
     "large-loss": LargeLossThreshold,
 }
 WITH_PSEUDO_LABELS = [name for name, method in METHODS.items() if method.generators]
@@ -69,6 +71,9 @@ def test_parameters_reach_the_rule() -> None:
     assert (proportion.bins, proportion.min_count) == (64, 5)
     metric = built("method.threshold=mat", "method.metric_beta=0.5", "method.bins=64", "method.min_count=5")
     assert (metric.beta, metric.bins, metric.min_count) == (0.5, 64, 5)
+    levels = ("method.least_precision=0.8", "method.precision_floor=0.4", "method.bins=64")
+    precise = built("method.threshold=precision", *levels)
+    assert (precise.precision, precise.floor, precise.bins) == (0.8, 0.4, 64)
     options = ("method.variant=permanent", "method.share_step=0.1", "method.memory_cells=9")
     large = built("method.threshold=large-loss", *options)
     assert (large.permanent, large.share_step, large.memory) == (True, 0.1, 9)

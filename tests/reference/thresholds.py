@@ -107,6 +107,22 @@ def first_bin_by_metric(
     return chosen
 
 
+def first_bin_by_precision(
+    scores: Matrix, labels: list[list[int]], column: int, bins: int, precision: Fraction, min_count: int = 1
+) -> int | None:
+    """The lowest bin with a known positive from which on the known cells are positive often enough, or ``bins``."""
+    positives = [bin_of(score, bins) for score in known_scores(scores, labels, column, +1)]
+    negatives = [bin_of(score, bins) for score in known_scores(scores, labels, column, -1)]
+    if not positives or not negatives or len(positives) + len(negatives) < min_count:
+        return None
+    for first in sorted(set(positives)):
+        right = sum(b >= first for b in positives)
+        wrong = sum(b >= first for b in negatives)
+        if Fraction(right, right + wrong) >= precision:
+            return first
+    return bins
+
+
 def flexible_thresholds(
     scores: Matrix, labels: list[list[int]], confidence: float, floor: float
 ) -> list[float | None]:

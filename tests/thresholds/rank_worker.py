@@ -17,6 +17,7 @@ from satl.thresholds import (
     FlexibleThreshold,
     LargeLossThreshold,
     MetricThreshold,
+    PrecisionThreshold,
     ProportionThreshold,
     ThresholdRule,
 )
@@ -31,6 +32,7 @@ def rules() -> dict[str, ThresholdRule]:
         "flexmatch": FlexibleThreshold(CLASSES, confidence=0.8, floor=0.1),
         "cap": ProportionThreshold(CLASSES, bins=64),
         "mat": MetricThreshold(CLASSES, bins=64),
+        "precision": PrecisionThreshold(CLASSES, 0.6, bins=64),
         "permanent": LargeLossThreshold(CLASSES, share_step=0.05, permanent=True, memory=100, bins=64),
     }
 

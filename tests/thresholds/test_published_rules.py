@@ -1,4 +1,4 @@
-"""The rules of other papers against plain loops: fixed, FlexMatch, CAP, MAT and large losses."""
+"""The rules of other papers against plain loops: fixed, FlexMatch, CAP, MAT, large losses; and precision."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from satl.thresholds import (
     LargeLossThreshold,
     LinearDecayThreshold,
     MetricThreshold,
+    PrecisionThreshold,
     ProportionThreshold,
     SemanticAwareThreshold,
     ThresholdRule,
@@ -190,6 +191,52 @@ def test_mat_of_a_small_beta_is_more_careful() -> None:
     assert float(careful) > float(eager) + 0.1
 
 
+# Precision
+
+
+@given(
+    table=unit_tables(),
+    bins=POWERS,
+    percent=st.sampled_from([0, 50, 75, 90, 100]),
+    min_count=st.sampled_from([1, 1, 20]),
+)
+@settings(max_examples=80)
+def test_precision_takes_the_lowest_bin_that_is_precise_enough(
+    table: Table, bins: int, percent: int, min_count: int
+) -> None:
+    rows, marks = plain(table)
+    rule = moved(PrecisionThreshold(table[0].shape[1], percent / 100, 0.0, bins, min_count), table)
+    first = [
+        reference.first_bin_by_precision(rows, marks, c, bins, Fraction(percent, 100), min_count)
+        for c in range(len(rows[0]))
+    ]
+    for c, bin_index in enumerate(first):
+        if bin_index == 0:  # a score of exactly 0 lies above no threshold
+            table[0][:, c].clamp_(min=1e-6)
+    assert_accepts_from(rule, table, bins, first)
+
+
+def test_precision_is_kept_on_the_known_cells_and_no_lower_positive_keeps_it() -> None:
+    noise = torch.Generator().manual_seed(4)
+    labels = torch.where(torch.rand(400, 3, generator=noise) < torch.tensor([0.05, 0.3, 0.8]), 1, -1)
+    scores = (torch.rand(400, 3, generator=noise) + 0.8 * (labels > 0)) / 1.8
+    rule = moved(PrecisionThreshold(3, 0.9), (scores, labels))
+    semantic = moved(SemanticAwareThreshold(3, rate=1.0), (scores, labels))
+    assert float(rule.value[2]) < float(semantic.value[2]) - 0.1  # a common class needs no high threshold
+    for c in range(3):
+        column, truth = scores[:, c], labels[:, c] > 0
+        assert truth[column > rule.value[c]].double().mean() >= 0.9
+        for lower in column[truth & (column < rule.value[c] - 1 / 2048)]:
+            assert truth[column >= lower].double().mean() < 0.9
+
+
+def test_precision_never_goes_below_its_floor_nor_emits_what_is_not_precise() -> None:
+    scores = torch.tensor([[0.9, 0.9], [0.2, 0.95], [0.1, 0.1]])
+    labels = torch.tensor([[1, 1], [1, -1], [-1, -1]])
+    rule = moved(PrecisionThreshold(2, 0.9, floor=0.5, bins=16), (scores, labels), parts=1)
+    assert rule.value.tolist() == [0.5, 1.0]  # 3 / 16 without a floor; the surest known cell is negative
+
+
 # Large losses
 
 
@@ -297,6 +344,7 @@ RULES = [
     FlexibleThreshold(4),
     ProportionThreshold(4),
     MetricThreshold(4),
+    PrecisionThreshold(4, 0.6),
 ]
 names = [type(rule).__name__ for rule in RULES]
 
@@ -333,7 +381,8 @@ def test_repeated_updates_end_at_the_limit(rule: ThresholdRule) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [FlexibleThreshold, ProportionThreshold, MetricThreshold, SemanticAwareThreshold]
+    "make",
+    [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold, SemanticAwareThreshold],
 )
 @pytest.mark.parametrize(
     "labels",
@@ -356,7 +405,9 @@ def test_classes_without_evidence_never_emit(make: type[ThresholdRule], labels: 
         assert (float(rule.value[c]) < 1.0) is known
 
 
-@pytest.mark.parametrize("make", [FlexibleThreshold, ProportionThreshold, MetricThreshold])
+@pytest.mark.parametrize(
+    "make", [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold]
+)
 def test_an_update_without_news_changes_nothing(make: type[ThresholdRule]) -> None:
     rule = moved(make(4), usual())
     before = rule.value.clone()
@@ -397,7 +448,9 @@ def test_nothing_waits_for_the_device(rule: ThresholdRule) -> None:
     assert not any(buffer.requires_grad for buffer in rule.buffers())
 
 
-@pytest.mark.parametrize("make", [FlexibleThreshold, ProportionThreshold, MetricThreshold])
+@pytest.mark.parametrize(
+    "make", [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold]
+)
 def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
     scores, labels = usual()
     exact, half = make(4), make(4)
@@ -417,6 +470,9 @@ def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
         (ProportionThreshold, {"bins": 1}, "bins"),
         (MetricThreshold, {"min_count": 0}, "min_count"),
         (MetricThreshold, {"beta": 0.0}, "beta"),
+        (PrecisionThreshold, {"precision": 1.1}, "precision"),
+        (PrecisionThreshold, {"floor": -0.1}, "floor"),
+        (PrecisionThreshold, {"bins": 0}, "bins"),
         (LargeLossThreshold, {"share_step": 1.5}, "share_step"),
         (LargeLossThreshold, {"memory": 0}, "memory"),
     ],
@@ -434,4 +490,5 @@ def test_reprs_show_what_matters() -> None:
     assert "confidence=0.95" in repr(FlexibleThreshold(2))
     assert "bins=2048" in repr(ProportionThreshold(2))
     assert "beta=1.0" in repr(MetricThreshold(2))
+    assert "precision=0.97, floor=0.0" in repr(PrecisionThreshold(2))
     assert "share_step=0.002" in repr(LargeLossThreshold(2))

@@ -16,6 +16,7 @@ from satl.thresholds import (
     FlexibleThreshold,
     LargeLossThreshold,
     MetricThreshold,
+    PrecisionThreshold,
     ProportionThreshold,
     ThresholdRule,
 )
@@ -50,6 +51,20 @@ class MetricParameters(HistogramParameters):
 
     metric_beta: float = Field(
         1.0, gt=0, description="F-beta to maximise; below 1 counts precision more, above 1 recall."
+    )
+
+
+class PrecisionParameters(HistogramParameters):
+    """Parameters of the lowest thresholds that are precise enough on the known cells."""
+
+    least_precision: float = Field(
+        0.97, ge=0, le=1, description="Wanted share of positives among the known cells above the threshold."
+    )
+    precision_floor: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="The lowest threshold of a class; for probabilities 0.5 is a natural one.",
     )
 
 
@@ -101,6 +116,19 @@ def _mat(setting: Setting) -> ThresholdRule:
     """The threshold of the best F-beta on the known cells (MAT)."""
     parameters = setting.parameters
     return MetricThreshold(setting.num_classes, parameters.metric_beta, parameters.bins, parameters.min_count)
+
+
+@RULES.register("precision", PrecisionParameters)
+def _precision(setting: Setting) -> ThresholdRule:
+    """The lowest threshold that is precise enough on the known cells."""
+    parameters = setting.parameters
+    return PrecisionThreshold(
+        setting.num_classes,
+        parameters.least_precision,
+        parameters.precision_floor,
+        parameters.bins,
+        parameters.min_count,
+    )
 
 
 @RULES.register("large-loss", LargeShareParameters)

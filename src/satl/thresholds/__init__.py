@@ -7,6 +7,7 @@ from satl.thresholds.large_loss import LargeLossThreshold
 from satl.thresholds.learned import LearnedThreshold
 from satl.thresholds.linear import LinearDecayThreshold
 from satl.thresholds.metric import MetricThreshold
+from satl.thresholds.precise import PrecisionThreshold
 from satl.thresholds.proportion import ProportionThreshold
 from satl.thresholds.semantic import SemanticAwareThreshold
 
@@ -18,6 +19,7 @@ __all__ = [
     "LearnedThreshold",
     "LinearDecayThreshold",
     "MetricThreshold",
+    "PrecisionThreshold",
     "ProportionThreshold",
     "SemanticAwareThreshold",
     "ThresholdRule",

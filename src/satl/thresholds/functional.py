@@ -159,9 +159,7 @@ def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> 
     tensor([0.5000], dtype=torch.float64)
     """
     bins = counts.shape[-1]
-    # At position j: what is accepted if the bins from j on are.
-    accepted = counts[:2].flip(-1).cumsum(-1).flip(-1)
-    wrong, right = accepted
+    wrong, right = _accepted_from(counts)
     negatives, positives = wrong[:, 0], right[:, 0]
     weight = beta * beta
     score = (1.0 + weight) * right / (weight * positives.unsqueeze(-1) + right + wrong).clamp(min=1e-12)
@@ -171,6 +169,46 @@ def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> 
     highest = torch.where(score == best.unsqueeze(-1), position, 0).amax(-1)
     usable = (positives > 0) & (negatives > 0) & (positives + negatives >= min_count) & (best > 0)
     return torch.where(usable, _below_bin(highest, bins), torch.nan)
+
+
+def precision_thresholds(
+    counts: Tensor, precision: float = 0.97, floor: float = 0.0, min_count: int = 1
+) -> Tensor:
+    """Compute the lowest thresholds above which the known cells are positive often enough.
+
+    Candidates are the bins that hold a known positive: below the lowest accepted one nothing speaks for a cell.
+    A class in which that is the case nowhere gets 1.0. One without known positives, without known negatives or with
+    fewer than ``min_count`` known cells has no such threshold: NaN.
+
+    Args:
+        counts: ``(2, C, bins)`` or more rows; known negatives and known positives are the first two.
+        precision: wanted share of positives.
+        floor: the lowest threshold.
+        min_count: least number of known cells.
+
+    Returns:
+        ``(C,)`` float64.
+
+    >>> labels = torch.tensor([[1], [-1], [1], [-1]])
+    >>> counts = score_histogram(torch.tensor([[0.95], [0.75], [0.65], [0.15]]), labels, bins=10)
+    >>> precision_thresholds(counts, precision=0.6), precision_thresholds(counts, precision=0.7)
+    (tensor([0.6000], dtype=torch.float64), tensor([0.9000], dtype=torch.float64))
+    """
+    bins = counts.shape[-1]
+    wrong, right = _accepted_from(counts)
+    # The small constant keeps 9 of 10 at 0.9 whatever the rounding of the product.
+    enough = (counts[1] > 0) & (right >= precision * (right + wrong) - 1e-9)
+    position = torch.arange(bins, device=counts.device)
+    lowest = torch.where(enough, position, bins).amin(-1)
+    negatives, positives = wrong[:, 0], right[:, 0]
+    usable = (positives > 0) & (negatives > 0) & (positives + negatives >= min_count)
+    return torch.where(usable, _below_bin(lowest, bins).clamp(min=floor), torch.nan)
+
+
+def _accepted_from(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Return how many known negatives and positives ``(C, bins)`` are accepted if the bins from each one on are."""
+    negatives, positives = counts[:2].flip(-1).cumsum(-1).flip(-1)
+    return negatives, positives
 
 
 def share_threshold(counts: Tensor, share: Tensor | float) -> Tensor:

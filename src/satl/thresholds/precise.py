@@ -1,0 +1,69 @@
+"""The lowest threshold that is precise enough on the known cells."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from satl.thresholds.base import EvidenceThreshold, check_histogram
+from satl.thresholds.functional import add_to_histogram, precision_thresholds
+
+
+class PrecisionThreshold(EvidenceThreshold):
+    """Set each threshold at the lowest known positive that a wanted precision on the known cells allows.
+
+    A quantile of the known negatives bounds the share of negatives that pass, whatever the share of positives
+    among the cells: a common class then gets a threshold far higher than it needs, a rare one too low a precision.
+    This rule bounds the precision itself. It is taken on cells that the network was trained on, so that of the
+    unknown cells is lower; ``floor`` holds the thresholds of classes with few known positives, where any precision
+    is soon reached.
+
+    A class without known positives or without known negatives keeps its threshold; one in which no threshold is
+    precise enough emits nothing.
+
+    Args:
+        num_classes: number of classes.
+        precision: wanted share of positives among the known cells above the threshold.
+        floor: the lowest threshold; for class probabilities 0.5 is a natural one.
+        bins: resolution of the histograms on [0, 1].
+        min_count: a class with fewer known cells since the last update keeps its threshold.
+
+    >>> rule = PrecisionThreshold(num_classes=1, precision=0.75, bins=10)
+    >>> rule.observe(
+    ...     torch.tensor([[0.95], [0.85], [0.75], [0.65], [0.35]]), torch.tensor([[1], [1], [-1], [1], [-1]])
+    ... )
+    >>> rule.update()
+    >>> rule.value
+    tensor([0.6000])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        precision: float = 0.97,
+        floor: float = 0.0,
+        bins: int = 2048,
+        min_count: int = 1,
+    ) -> None:
+        check_histogram(bins, min_count)
+        for name, level in (("precision", precision), ("floor", floor)):
+            if not 0.0 <= level <= 1.0:
+                raise ValueError(f"{name} must lie in [0, 1], got {level}.")
+        super().__init__(num_classes, 2, num_classes, bins)
+        self.precision = precision
+        self.floor = floor
+        self.bins = bins
+        self.min_count = min_count
+
+    @torch.no_grad()
+    def observe(self, scores: Tensor, labels: Tensor) -> None:
+        """Add the scores of the known cells of one batch to the histograms."""
+        add_to_histogram(self.counts, scores, labels)
+
+    def thresholds_of(self, counts: Tensor) -> Tensor:
+        """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""
+        return precision_thresholds(counts, self.precision, self.floor, self.min_count)
+
+    def extra_repr(self) -> str:
+        """Show the parameters that matter."""
+        return f"{self.num_classes}, precision={self.precision}, floor={self.floor}, bins={self.bins}"
