@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from satl.processes import sum_across
-from satl.thresholds.functional import move_thresholds, pseudo_labels
+from satl.thresholds.functional import add_to_histogram, move_thresholds, pseudo_labels
 
 
 class ThresholdRule(nn.Module):
@@ -88,7 +88,24 @@ class EvidenceThreshold(ThresholdRule):
         return move_thresholds(self.value, self.ideal(), 1.0 if self.step > 0 else 0.0)
 
 
-def check_histogram(bins: int, min_count: int) -> None:
-    """Refuse a histogram that cannot be."""
-    if bins < 2 or min_count < 1:
-        raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")
+class HistogramThreshold(EvidenceThreshold):
+    """A rule whose counts are histograms of scores on [0, 1] per class: ``(rows, C, bins)``.
+
+    Args:
+        num_classes: number of classes.
+        rows: 2 for known negatives and known positives, 3 for unknown cells as well.
+        bins: resolution of the histograms.
+        min_count: a class with fewer known cells since the last update keeps its threshold.
+    """
+
+    def __init__(self, num_classes: int, rows: int, bins: int, min_count: int) -> None:
+        if bins < 2 or min_count < 1:
+            raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")
+        super().__init__(num_classes, rows, num_classes, bins)
+        self.bins = bins
+        self.min_count = min_count
+
+    @torch.no_grad()
+    def observe(self, scores: Tensor, labels: Tensor) -> None:
+        """Add the scores of one batch to the histograms."""
+        add_to_histogram(self.counts, scores, labels)

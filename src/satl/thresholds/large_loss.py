@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from satl.processes import gather_across, own_part
-from satl.thresholds.base import EvidenceThreshold, check_histogram
-from satl.thresholds.functional import add_to_histogram, largest_cells, share_threshold
+from satl.thresholds.base import HistogramThreshold
+from satl.thresholds.functional import largest_cells, share_threshold
 
 _EMPTY = torch.iinfo(torch.int64).max
 
 
-class LargeLossThreshold(EvidenceThreshold):
+class LargeLossThreshold(HistogramThreshold):
     """Accept a share of each batch: the unknown cells with the largest scores, whatever their class.
 
     Published: unknown cells count as negative, and those with the largest loss of a batch are taken for missed
@@ -64,12 +64,11 @@ class LargeLossThreshold(EvidenceThreshold):
         memory: int = 1_000_000,
         bins: int = 2048,
     ) -> None:
-        check_histogram(bins, 1)
         if not 0.0 <= share_step <= 1.0 or memory < 1:
             raise ValueError(
                 f"share_step must lie in [0, 1] and memory be at least 1, got {share_step} and {memory}."
             )
-        super().__init__(num_classes, 3, num_classes, bins)
+        super().__init__(num_classes, 3, bins, min_count=1)
         self.share_step = share_step
         self.permanent = permanent
         self.memory = memory
@@ -79,11 +78,6 @@ class LargeLossThreshold(EvidenceThreshold):
             self.register_buffer("keys", torch.full((memory + 1,), _EMPTY))
             self.register_buffer("sorted_keys", torch.full((memory,), _EMPTY))
             self.register_buffer("written", torch.zeros((), dtype=torch.int64))
-
-    @torch.no_grad()
-    def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the scores of one batch to the histograms behind ``value``."""
-        add_to_histogram(self.counts, scores, labels)
 
     @torch.no_grad()
     def update(self) -> None:

@@ -7,8 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from satl.processes import count_per_process
-from satl.thresholds.base import EvidenceThreshold, check_histogram
-from satl.thresholds.functional import add_to_histogram
+from satl.thresholds.base import HistogramThreshold
 
 
 def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
@@ -69,7 +68,7 @@ def resting_thresholds(counts: Tensor) -> Tensor:
     return torch.where(counts.sum(dim=(0, 2)) > 0, highest.double() / bins, torch.nan)
 
 
-class LearnedThreshold(EvidenceThreshold):
+class LearnedThreshold(HistogramThreshold):
     """Learn thresholds by gradient descent, together with the network (HST's DTL).
 
     ``value`` is a parameter that starts at 1.0. :meth:`loss` has to be part of what is minimised; training adds it
@@ -101,8 +100,7 @@ class LearnedThreshold(EvidenceThreshold):
         decay: bool = True,
         bins: int = 2048,
     ) -> None:
-        check_histogram(bins, min_count=1)
-        super().__init__(num_classes, 2, num_classes, bins)
+        super().__init__(num_classes, 2, bins, min_count=1)
         if weight < 0.0:
             raise ValueError(f"weight must be at least 0, got {weight}.")
         del self._buffers["value"]
@@ -120,11 +118,6 @@ class LearnedThreshold(EvidenceThreshold):
             total = self.value.sum()
             thresholds = self.value.detach() + (total - total.detach())
         return self.weight * threshold_learning(scores, labels, thresholds)
-
-    @torch.no_grad()
-    def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the scores of the known cells of one batch to the histograms of :meth:`limit`."""
-        add_to_histogram(self.counts, scores, labels)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return where the thresholds would come to rest; see :func:`resting_thresholds`."""

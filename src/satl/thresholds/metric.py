@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from satl.thresholds.base import EvidenceThreshold, check_histogram
-from satl.thresholds.functional import add_to_histogram, metric_thresholds
+from satl.thresholds.base import HistogramThreshold
+from satl.thresholds.functional import metric_thresholds
 
 
-class MetricThreshold(EvidenceThreshold):
+class MetricThreshold(HistogramThreshold):
     """Set each threshold where F-beta on the known cells of the class is largest.
 
     Published: class-wise thresholds that maximise a metric, F1 by default, of the model's predictions on the
@@ -29,6 +28,7 @@ class MetricThreshold(EvidenceThreshold):
     Reference: Xiao et al., Dual-decoupling learning and metric-adaptive thresholding for semi-supervised
     multi-label learning, 2024.
 
+    >>> import torch
     >>> rule = MetricThreshold(num_classes=1, bins=10)
     >>> rule.observe(torch.tensor([[0.95], [0.65], [0.4], [0.1]]), torch.tensor([[1], [1], [-1], [-1]]))
     >>> rule.update()
@@ -37,18 +37,10 @@ class MetricThreshold(EvidenceThreshold):
     """
 
     def __init__(self, num_classes: int, beta: float = 1.0, bins: int = 2048, min_count: int = 1) -> None:
-        check_histogram(bins, min_count)
         if not beta > 0.0:
             raise ValueError(f"beta must be above 0, got {beta}.")
-        super().__init__(num_classes, 2, num_classes, bins)
+        super().__init__(num_classes, 2, bins, min_count)
         self.beta = beta
-        self.bins = bins
-        self.min_count = min_count
-
-    @torch.no_grad()
-    def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the scores of the known cells of one batch to the histograms."""
-        add_to_histogram(self.counts, scores, labels)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from satl.thresholds.base import EvidenceThreshold, check_histogram
-from satl.thresholds.functional import add_to_histogram, precision_thresholds
+from satl.thresholds.base import HistogramThreshold
+from satl.thresholds.functional import precision_thresholds
 
 
-class PrecisionThreshold(EvidenceThreshold):
+class PrecisionThreshold(HistogramThreshold):
     """Set each threshold at the lowest known positive that a wanted precision on the known cells allows.
 
     A quantile of the known negatives bounds the share of negatives that pass, whatever the share of positives
@@ -28,6 +27,7 @@ class PrecisionThreshold(EvidenceThreshold):
         bins: resolution of the histograms on [0, 1].
         min_count: a class with fewer known cells since the last update keeps its threshold.
 
+    >>> import torch
     >>> rule = PrecisionThreshold(num_classes=1, precision=0.75, bins=10)
     >>> rule.observe(
     ...     torch.tensor([[0.95], [0.85], [0.75], [0.65], [0.35]]), torch.tensor([[1], [1], [-1], [1], [-1]])
@@ -45,20 +45,12 @@ class PrecisionThreshold(EvidenceThreshold):
         bins: int = 2048,
         min_count: int = 1,
     ) -> None:
-        check_histogram(bins, min_count)
         for name, level in (("precision", precision), ("floor", floor)):
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
-        super().__init__(num_classes, 2, num_classes, bins)
+        super().__init__(num_classes, 2, bins, min_count)
         self.precision = precision
         self.floor = floor
-        self.bins = bins
-        self.min_count = min_count
-
-    @torch.no_grad()
-    def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the scores of the known cells of one batch to the histograms."""
-        add_to_histogram(self.counts, scores, labels)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""

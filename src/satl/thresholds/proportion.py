@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from satl.thresholds.base import EvidenceThreshold, check_histogram
-from satl.thresholds.functional import add_to_histogram, proportion_thresholds
+from satl.thresholds.base import HistogramThreshold
+from satl.thresholds.functional import proportion_thresholds
 
 
-class ProportionThreshold(EvidenceThreshold):
+class ProportionThreshold(HistogramThreshold):
     """Set each threshold so that a class is as frequent among the unknown cells as among the known ones.
 
     Published: the threshold of a class is the score above which a share of the unlabelled samples lies that
@@ -27,6 +26,7 @@ class ProportionThreshold(EvidenceThreshold):
 
     Reference: Xie et al., Class-distribution-aware pseudo-labeling for semi-supervised multi-label learning, 2023.
 
+    >>> import torch
     >>> rule = ProportionThreshold(num_classes=1, bins=10)
     >>> rule.observe(torch.tensor([[0.9], [0.1], [0.15], [0.75]]), torch.tensor([[1], [-1], [0], [0]]))
     >>> rule.update()
@@ -36,15 +36,7 @@ class ProportionThreshold(EvidenceThreshold):
     """
 
     def __init__(self, num_classes: int, bins: int = 2048, min_count: int = 1) -> None:
-        check_histogram(bins, min_count)
-        super().__init__(num_classes, 3, num_classes, bins)
-        self.bins = bins
-        self.min_count = min_count
-
-    @torch.no_grad()
-    def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the scores of one batch, of known and unknown cells, to the histograms."""
-        add_to_histogram(self.counts, scores, labels)
+        super().__init__(num_classes, 3, bins, min_count)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(3, C, bins)``."""

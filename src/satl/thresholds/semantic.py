@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
-from satl.thresholds.base import EvidenceThreshold, check_histogram
-from satl.thresholds.functional import add_to_histogram, ideal_thresholds
+from satl.thresholds.base import HistogramThreshold
+from satl.thresholds.functional import ideal_thresholds
 
 
-class SemanticAwareThreshold(EvidenceThreshold):
+class SemanticAwareThreshold(HistogramThreshold):
     """Learn one threshold per class from the score distributions of known positives and known negatives.
 
     Call :meth:`observe` on every batch, :meth:`update` once in a while (the paper: once an epoch, since a
@@ -35,6 +34,7 @@ class SemanticAwareThreshold(EvidenceThreshold):
 
     Reference: SATL, arXiv 2507.23263, equations 3 to 5.
 
+    >>> import torch
     >>> rule = SemanticAwareThreshold(num_classes=1, rate=1.0, bins=10)
     >>> scores = torch.tensor([[0.05], [0.15], [0.75], [0.85], [0.65]])
     >>> labels = torch.tensor([[-1], [-1], [1], [1], [0]])
@@ -63,26 +63,18 @@ class SemanticAwareThreshold(EvidenceThreshold):
         ):
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
-        check_histogram(bins, min_count)
         if convention not in ("rate", "eq5"):
             raise ValueError(f"convention must be 'rate' or 'eq5', got {convention!r}.")
-        super().__init__(num_classes, 2, num_classes, bins)
+        super().__init__(num_classes, 2, bins, min_count)
         self.negative_quantile = negative_quantile
         self.positive_quantile = positive_quantile
         self.rate = rate
-        self.bins = bins
-        self.min_count = min_count
         self.convention = convention
 
     @property
     def step(self) -> float:
         """The share of the way to the ideal thresholds that one update goes."""
         return self.rate if self.convention == "rate" else 1.0 - self.rate
-
-    @torch.no_grad()
-    def observe(self, scores: Tensor, labels: Tensor) -> None:
-        """Add the scores of the known cells of one batch to the histograms."""
-        add_to_histogram(self.counts, scores, labels)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the ideal thresholds ``(C,)`` of counts ``(2, C, bins)`` (NaN: no evidence)."""
