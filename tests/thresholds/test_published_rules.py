@@ -205,7 +205,7 @@ def test_precision_takes_the_lowest_bin_that_is_precise_enough(
     table: Table, bins: int, percent: int, min_count: int
 ) -> None:
     rows, marks = plain(table)
-    rule = moved(PrecisionThreshold(table[0].shape[1], percent / 100, 0.0, bins, min_count), table)
+    rule = moved(PrecisionThreshold(table[0].shape[1], percent / 100, bins=bins, min_count=min_count), table)
     first = [
         reference.first_bin_by_precision(rows, marks, c, bins, Fraction(percent, 100), min_count)
         for c in range(len(rows[0]))
@@ -344,7 +344,7 @@ RULES = [
     FlexibleThreshold(4),
     ProportionThreshold(4),
     MetricThreshold(4),
-    PrecisionThreshold(4, 0.6),
+    PrecisionThreshold(4, 0.6, rate=0.5),
 ]
 names = [type(rule).__name__ for rule in RULES]
 
@@ -472,6 +472,7 @@ def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
         (MetricThreshold, {"beta": 0.0}, "beta"),
         (PrecisionThreshold, {"precision": 1.1}, "precision"),
         (PrecisionThreshold, {"floor": -0.1}, "floor"),
+        (PrecisionThreshold, {"rate": 2.0}, "rate"),
         (PrecisionThreshold, {"bins": 0}, "bins"),
         (LargeLossThreshold, {"share_step": 1.5}, "share_step"),
         (LargeLossThreshold, {"memory": 0}, "memory"),

@@ -66,6 +66,7 @@ class PrecisionParameters(HistogramParameters):
         le=1,
         description="The lowest threshold of a class; for probabilities 0.5 is a natural one.",
     )
+    rate: float = Field(1.0, ge=0, le=1, description="Share of the way to the wanted threshold per update.")
 
 
 class LargeLossParameters(Parameters):
@@ -126,6 +127,7 @@ def _precision(setting: Setting) -> ThresholdRule:
         setting.num_classes,
         parameters.least_precision,
         parameters.precision_floor,
+        parameters.rate,
         parameters.bins,
         parameters.min_count,
     )

@@ -24,6 +24,7 @@ class PrecisionThreshold(HistogramThreshold):
         num_classes: number of classes.
         precision: wanted share of positives among the known cells above the threshold.
         floor: the lowest threshold; for class probabilities 0.5 is a natural one.
+        rate: share of the way to that threshold that one update goes.
         bins: resolution of the histograms on [0, 1].
         min_count: a class with fewer known cells since the last update keeps its threshold.
 
@@ -42,15 +43,22 @@ class PrecisionThreshold(HistogramThreshold):
         num_classes: int,
         precision: float = 0.97,
         floor: float = 0.0,
+        rate: float = 1.0,
         bins: int = 2048,
         min_count: int = 1,
     ) -> None:
-        for name, level in (("precision", precision), ("floor", floor)):
+        for name, level in (("precision", precision), ("floor", floor), ("rate", rate)):
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
         super().__init__(num_classes, 2, bins, min_count)
         self.precision = precision
         self.floor = floor
+        self.rate = rate
+
+    @property
+    def step(self) -> float:
+        """The share of the way to the ideal thresholds that one update goes."""
+        return self.rate
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""
@@ -58,4 +66,4 @@ class PrecisionThreshold(HistogramThreshold):
 
     def extra_repr(self) -> str:
         """Show the parameters that matter."""
-        return f"{self.num_classes}, precision={self.precision}, floor={self.floor}, bins={self.bins}"
+        return f"{self.num_classes}, precision={self.precision}, floor={self.floor}, rate={self.rate}, bins={self.bins}"
