@@ -54,6 +54,19 @@ def test_the_split_is_test_where_there_is_one(satl: Satl, run: Path) -> None:
     assert "the table has no row of split 'test'; use --split val or train" in err
 
 
+def test_test_images_that_a_run_left_out_are_read_only_where_they_are_asked_for(
+    satl: Satl, run: Path
+) -> None:
+    tested, _ = evaluate_run(run, "test")
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("  test: true\n", "  test: false\n"))
+    evaluation, split = evaluate_run(run)
+    assert (split, evaluation.num_images) == ("val", 24)
+    code, out, err = satl("evaluate", run, "--split", "test", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == tested.as_dict()
+
+
 def test_the_tables_on_the_screen(satl: Satl, run: Path) -> None:
     code, out, err = satl("evaluate", run, "--per-class")
     assert (code, err) == (0, "")

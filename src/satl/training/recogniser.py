@@ -86,14 +86,18 @@ def evaluate_run(
 ) -> tuple[Evaluation, str]:
     """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv`` into it.
 
-    Without a ``split`` it is ``test`` where the table has one and ``val`` otherwise; the name comes back.
+    Without a ``split`` it is ``test`` where the run has one and ``val`` otherwise; the name comes back. A run that
+    left the test images out (``data.test``) is tested where ``test`` is asked for.
     """
     if split is not None and split not in SPLITS:
         raise RunError(
             f"--split {split}: there is no such split{nearest(split, SPLITS)}; use train, val or test."
         )
     recogniser = Recogniser.load(run, checkpoint)
-    data = load_data(recogniser.config, progress)
+    config = recogniser.config
+    if split == "test":
+        config = config.model_copy(update={"data": config.data.model_copy(update={"test": True})})
+    data = load_data(config, progress)
     if data.table.classes != recogniser.classes:
         raise RunError(
             f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
