@@ -59,7 +59,7 @@ def test_test_images_that_a_run_left_out_are_read_only_where_they_are_asked_for(
 ) -> None:
     tested, _ = evaluate_run(run, "test")
     config = run / "config.yaml"
-    config.write_text(config.read_text().replace("  test: true\n", "  test: false\n"))
+    config.write_text(config.read_text().replace("  use_test: true\n", "  use_test: false\n"))
     evaluation, split = evaluate_run(run)
     assert (split, evaluation.num_images) == ("val", 24)
     code, out, err = satl("evaluate", run, "--split", "test", "--json")

@@ -30,7 +30,7 @@ def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
         assert config.model.backbone == "resnet50"
         assert config.training.epochs == 15 or name == "tuning"
         assert config.training.checkpoint_epochs >= config.training.epochs
-        assert config.data.test == (name != "tuning")
+        assert config.data.use_test == (name != "tuning")
     assert grid.models == "none"  # hundreds of ResNet-50 would fill a disk
     assert f"| {cells} |" in (FOLDER / "README.md").read_text()
 

@@ -84,7 +84,7 @@ def test_settings_can_be_chosen_without_the_test_images(folder: Path) -> None:
     table = read_table(folder / "labels.csv").with_split(["test"] * 8 + ["train"] * 16)
     settings = {"validation": 0.25, "proportion": 0.5}
     whole = load_data(config_of(folder, table, **settings))
-    data = load_data(config_of(folder, table, **settings, test=False))
+    data = load_data(config_of(folder, table, **settings, use_test=False))
     assert set(data.table.images).isdisjoint(table.images[:8])
     assert data.table.cells.tolist() == whole.table.cells[8:].tolist()
     assert data.table.split.tolist() == whole.table.split[8:].tolist()
@@ -92,7 +92,7 @@ def test_settings_can_be_chosen_without_the_test_images(folder: Path) -> None:
 
 
 def test_scenes_can_do_without_those_to_test_on() -> None:
-    whole, data = load_data(tiny_config()), load_data(tiny_config("data.test=false"))
+    whole, data = load_data(tiny_config()), load_data(tiny_config("data.use_test=false"))
     assert [len(data.rows(split)) for split in ("train", "val", "test")] == [64, 24, 0]
     assert len(data.source) == 88
     assert data.table.cells.tolist() == whole.table.cells[:88].tolist()

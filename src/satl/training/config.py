@@ -65,7 +65,7 @@ class DataConfig(Section):
     validation: float = Field(
         0.1, gt=0, lt=1, description="Share of the training images to validate on, where no split says so."
     )
-    test: bool = Field(
+    use_test: bool = Field(
         True, description="Read the test images; false leaves them out, to choose settings without them."
     )
     holdout: bool = Field(

@@ -70,7 +70,7 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
     Images come from the folder that the configuration names, or from a packed store in its place.
 
     The table that comes back always has the splits ``train`` and ``val``, and ``test`` where the user gave
-    one and ``data.test`` does not leave it out. Rows of other splits are dropped.
+    one and ``data.use_test`` does not leave it out. Rows of other splits are dropped.
 
     Where no split says which images to validate on, a share of the ``train`` images is taken. It does not
     depend on ``data.proportion``: it is chosen by the labels as they were read, and keeps them. The mask is
@@ -156,7 +156,7 @@ def _prepare(config: RunConfig, table: LabelTable, origin: str) -> LabelTable:
     else:
         lowered = [str(name).strip().lower() for name in table.split]
         named = np.array([_OTHER_NAMES.get(name, name) for name in lowered])
-        table = table.with_split(named).select(np.isin(named, SPLITS if data.test else SPLITS[:2]))
+        table = table.with_split(named).select(np.isin(named, SPLITS if data.use_test else SPLITS[:2]))
     assert table.split is not None
     if not (table.split == "train").any():
         raise TableError(

@@ -87,7 +87,7 @@ def evaluate_run(
     """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv`` into it.
 
     Without a ``split`` it is ``test`` where the run has one and ``val`` otherwise; the name comes back. A run that
-    left the test images out (``data.test``) is tested where ``test`` is asked for.
+    left the test images out (``data.use_test``) is tested where ``test`` is asked for.
     """
     if split is not None and split not in SPLITS:
         raise RunError(
@@ -96,7 +96,7 @@ def evaluate_run(
     recogniser = Recogniser.load(run, checkpoint)
     config = recogniser.config
     if split == "test":
-        config = config.model_copy(update={"data": config.data.model_copy(update={"test": True})})
+        config = config.model_copy(update={"data": config.data.model_copy(update={"use_test": True})})
     data = load_data(config, progress)
     if data.table.classes != recogniser.classes:
         raise RunError(
