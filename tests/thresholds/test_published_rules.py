@@ -230,11 +230,11 @@ def test_precision_is_kept_on_the_known_cells_and_no_lower_positive_keeps_it() -
             assert truth[column >= lower].double().mean() < 0.9
 
 
-def test_precision_never_goes_below_its_floor_nor_emits_what_is_not_precise() -> None:
+def test_precision_emits_nothing_where_the_surest_known_cell_is_negative() -> None:
     scores = torch.tensor([[0.9, 0.9], [0.2, 0.95], [0.1, 0.1]])
     labels = torch.tensor([[1, 1], [1, -1], [-1, -1]])
-    rule = moved(PrecisionThreshold(2, 0.9, floor=0.5, bins=16), (scores, labels), parts=1)
-    assert rule.value.tolist() == [0.5, 1.0]  # 3 / 16 without a floor; the surest known cell is negative
+    rule = moved(PrecisionThreshold(2, 0.9, bins=16), (scores, labels), parts=1)
+    assert rule.value.tolist() == [pytest.approx(3 / 16), 1.0]
 
 
 # Large losses
@@ -471,7 +471,6 @@ def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
         (MetricThreshold, {"min_count": 0}, "min_count"),
         (MetricThreshold, {"beta": 0.0}, "beta"),
         (PrecisionThreshold, {"precision": 1.1}, "precision"),
-        (PrecisionThreshold, {"floor": -0.1}, "floor"),
         (PrecisionThreshold, {"rate": 2.0}, "rate"),
         (PrecisionThreshold, {"bins": 0}, "bins"),
         (LargeLossThreshold, {"share_step": 1.5}, "share_step"),
@@ -491,5 +490,5 @@ def test_reprs_show_what_matters() -> None:
     assert "confidence=0.95" in repr(FlexibleThreshold(2))
     assert "bins=2048" in repr(ProportionThreshold(2))
     assert "beta=1.0" in repr(MetricThreshold(2))
-    assert "precision=0.97, floor=0.0" in repr(PrecisionThreshold(2))
+    assert "precision=0.97, rate=1.0" in repr(PrecisionThreshold(2))
     assert "share_step=0.002" in repr(LargeLossThreshold(2))

@@ -60,12 +60,6 @@ class PrecisionParameters(HistogramParameters):
     least_precision: float = Field(
         0.97, ge=0, le=1, description="Wanted share of positives among the known cells above the threshold."
     )
-    precision_floor: float = Field(
-        0.0,
-        ge=0,
-        le=1,
-        description="The lowest threshold of a class; for probabilities 0.5 is a natural one.",
-    )
     rate: float = Field(1.0, ge=0, le=1, description="Share of the way to the wanted threshold per update.")
 
 
@@ -126,7 +120,6 @@ def _precision(setting: Setting) -> ThresholdRule:
     return PrecisionThreshold(
         setting.num_classes,
         parameters.least_precision,
-        parameters.precision_floor,
         parameters.rate,
         parameters.bins,
         parameters.min_count,

@@ -1,6 +1,6 @@
 """Threshold rules: one threshold per class and generator."""
 
-from satl.thresholds.base import EvidenceThreshold, ThresholdRule
+from satl.thresholds.base import EvidenceThreshold, HistogramThreshold, ThresholdRule
 from satl.thresholds.fixed import FixedThreshold
 from satl.thresholds.flexible import FlexibleThreshold
 from satl.thresholds.large_loss import LargeLossThreshold
@@ -15,6 +15,7 @@ __all__ = [
     "EvidenceThreshold",
     "FixedThreshold",
     "FlexibleThreshold",
+    "HistogramThreshold",
     "LargeLossThreshold",
     "LearnedThreshold",
     "LinearDecayThreshold",

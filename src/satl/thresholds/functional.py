@@ -171,9 +171,7 @@ def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> 
     return torch.where(usable, _below_bin(highest, bins), torch.nan)
 
 
-def precision_thresholds(
-    counts: Tensor, precision: float = 0.97, floor: float = 0.0, min_count: int = 1
-) -> Tensor:
+def precision_thresholds(counts: Tensor, precision: float = 0.97, min_count: int = 1) -> Tensor:
     """Compute the lowest thresholds above which the known cells are positive often enough.
 
     Candidates are the bins that hold a known positive: below the lowest accepted one nothing speaks for a cell.
@@ -183,7 +181,6 @@ def precision_thresholds(
     Args:
         counts: ``(2, C, bins)`` or more rows; known negatives and known positives are the first two.
         precision: wanted share of positives.
-        floor: the lowest threshold.
         min_count: least number of known cells.
 
     Returns:
@@ -202,7 +199,7 @@ def precision_thresholds(
     lowest = torch.where(enough, position, bins).amin(-1)
     negatives, positives = wrong[:, 0], right[:, 0]
     usable = (positives > 0) & (negatives > 0) & (positives + negatives >= min_count)
-    return torch.where(usable, _below_bin(lowest, bins).clamp(min=floor), torch.nan)
+    return torch.where(usable, _below_bin(lowest, bins), torch.nan)
 
 
 def _accepted_from(counts: Tensor) -> tuple[Tensor, Tensor]:

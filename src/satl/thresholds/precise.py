@@ -14,8 +14,7 @@ class PrecisionThreshold(HistogramThreshold):
     A quantile of the known negatives bounds the share of negatives that pass, whatever the share of positives
     among the cells: a common class then gets a threshold far higher than it needs, a rare one too low a precision.
     This rule bounds the precision itself. It is taken on cells that the network was trained on, so that of the
-    unknown cells is lower; ``floor`` holds the thresholds of classes with few known positives, where any precision
-    is soon reached.
+    unknown cells is lower, most of all in classes with few known positives, where any precision is soon reached.
 
     A class without known positives or without known negatives keeps its threshold; one in which no threshold is
     precise enough emits nothing.
@@ -23,7 +22,6 @@ class PrecisionThreshold(HistogramThreshold):
     Args:
         num_classes: number of classes.
         precision: wanted share of positives among the known cells above the threshold.
-        floor: the lowest threshold; for class probabilities 0.5 is a natural one.
         rate: share of the way to that threshold that one update goes.
         bins: resolution of the histograms on [0, 1].
         min_count: a class with fewer known cells since the last update keeps its threshold.
@@ -42,17 +40,15 @@ class PrecisionThreshold(HistogramThreshold):
         self,
         num_classes: int,
         precision: float = 0.97,
-        floor: float = 0.0,
         rate: float = 1.0,
         bins: int = 2048,
         min_count: int = 1,
     ) -> None:
-        for name, level in (("precision", precision), ("floor", floor), ("rate", rate)):
+        for name, level in (("precision", precision), ("rate", rate)):
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
         super().__init__(num_classes, 2, bins, min_count)
         self.precision = precision
-        self.floor = floor
         self.rate = rate
 
     @property
@@ -62,8 +58,8 @@ class PrecisionThreshold(HistogramThreshold):
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""
-        return precision_thresholds(counts, self.precision, self.floor, self.min_count)
+        return precision_thresholds(counts, self.precision, self.min_count)
 
     def extra_repr(self) -> str:
         """Show the parameters that matter."""
-        return f"{self.num_classes}, precision={self.precision}, floor={self.floor}, rate={self.rate}, bins={self.bins}"
+        return f"{self.num_classes}, precision={self.precision}, rate={self.rate}, bins={self.bins}"
