@@ -27,8 +27,8 @@ from satl.labels import LabelTable, read_table
 def scenes_case(run: Path, proportion: float, images: int) -> tuple[Case, np.ndarray]:
     """Train a small model on scenes with a hold-out, and return its case with the truth."""
     from satl.demo.run import demo_config
-    from satl.training.config import apply_overrides, make_config
     from satl.training.data import load_data
+    from satl.training.reading import apply_overrides, make_config
     from satl.training.run_folder import RunFolder
     from satl.training.trainer import Trainer
 

@@ -215,7 +215,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = None) -> RunConfig:
     """The configuration of a run of satl with these shapes; without ``data`` nothing can be read or rendered."""
-    from satl.training.config import apply_overrides, make_config
+    from satl.training.reading import apply_overrides, make_config
 
     name, kwargs = shape.network
     content: dict[str, Any] = {

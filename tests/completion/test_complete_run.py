@@ -16,7 +16,7 @@ from satl.completion.scores import read_scores
 from satl.demo.scenes import write_scenes
 from satl.errors import RunError
 from satl.labels import LabelTable, mask_table, read_table, write_table
-from satl.training.config import make_config
+from satl.training.reading import make_config
 from satl.training.recogniser import Recogniser
 from training.tiny import TINY, tiny_config, train
 

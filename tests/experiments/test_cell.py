@@ -16,8 +16,8 @@ from satl.experiments.folder import RESULT, ExperimentFolder
 from satl.experiments.grid import Cell
 from satl.experiments.worker import _attempt
 from satl.training import data as training_data
-from satl.training.config import apply_overrides, make_config
 from satl.training.data import load_data
+from satl.training.reading import apply_overrides, make_config
 from satl.training.recogniser import Recogniser, evaluate_run
 from training.tiny import KillAt, Killed, assert_same_run
 

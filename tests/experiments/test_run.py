@@ -16,7 +16,7 @@ from satl.experiments import run as experiment
 from satl.experiments.folder import ExperimentFolder
 from satl.experiments.pool import Quiet, Stopped
 from satl.experiments.run import plan_experiment, report_experiment, run_experiment
-from satl.training.config import apply_overrides
+from satl.training.reading import apply_overrides
 
 BROKEN = {"name": "broken", "set": ["training.lr=1e30"], "methods": ["ignore"], "seeds": [0]}
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>a figure</text></svg>'

@@ -13,7 +13,7 @@ from satl.errors import ConfigError
 from satl.methods import get_method
 from satl.methods.networks import NetworkSetting
 from satl.models.text import embed_class_names
-from satl.training.config import read_config
+from satl.training.reading import read_config
 from training.tiny import metrics, tiny_config, train
 
 

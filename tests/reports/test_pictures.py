@@ -13,7 +13,7 @@ from satl.images.pack import pack_images
 from satl.images.store import Kind
 from satl.labels import read_table
 from satl.reports.pictures import run_pictures
-from satl.training.config import make_config
+from satl.training.reading import make_config
 from training.tiny import TINY
 
 

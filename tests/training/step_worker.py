@@ -20,7 +20,7 @@ from satl.models.batch_norm import share_statistics
 from satl.processes import own_part, sum_across
 from satl.scoring import Survey
 from satl.training.build import build_learner
-from satl.training.config import apply_overrides, make_config
+from satl.training.reading import apply_overrides, make_config
 
 CLASSES, BATCH, IMAGES, SIDE = 5, 8, 24, 16
 STAGES = (1, 1, 2, 2)

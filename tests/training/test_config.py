@@ -9,7 +9,8 @@ import yaml
 
 from satl.errors import ConfigError
 from satl.methods import METHODS
-from satl.training.config import RunConfig, apply_overrides, make_config, read_config, save_config
+from satl.training.config import RunConfig
+from satl.training.reading import apply_overrides, make_config, read_config, save_config
 from training.tiny import TINY, tiny_config
 
 

@@ -11,8 +11,9 @@ from satl.demo.scenes import write_scenes
 from satl.errors import ConfigError, ImageError, TableError
 from satl.images import ArrayImages, FolderImages, PackedImages, pack_images
 from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table, write_table
-from satl.training.config import RunConfig, make_config, read_config
+from satl.training.config import RunConfig
 from satl.training.data import load_data
+from satl.training.reading import make_config, read_config
 from training.tiny import tiny_config
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from satl.methods import METHODS
-from satl.training.config import make_config
+from satl.training.reading import make_config
 
 DOCS = Path(__file__).parents[2] / "docs"
 

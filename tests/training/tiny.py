@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from satl.training.config import RunConfig, apply_overrides, make_config
+from satl.training.config import RunConfig
 from satl.training.data import RunData, load_data
 from satl.training.display import Display, Silent
+from satl.training.reading import apply_overrides, make_config
 from satl.training.run_folder import RunFolder
 from satl.training.trainer import Trainer
 

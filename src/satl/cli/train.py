@@ -52,9 +52,9 @@ def train(
         raise ConfigError("satl train: --recipe and --data DIR, the folder of its data set, go together.")
     from satl.cli.progress import RichDisplay, loading
     from satl.recipes import read_recipe
-    from satl.training.config import apply_overrides, make_config, read_config
     from satl.training.data import load_data
     from satl.training.display import Silent
+    from satl.training.reading import apply_overrides, make_config, read_config
     from satl.training.run_folder import RunFolder
     from satl.training.trainer import Trainer
 

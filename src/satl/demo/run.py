@@ -59,7 +59,7 @@ def demo_content(seed: int = 0, overrides: Iterable[str] = ()) -> dict[str, Any]
 
     ``seed`` decides the pictures, the hidden labels and the weights; ``overrides`` are ``section.key=value``.
     """
-    from satl.training.config import apply_overrides
+    from satl.training.reading import apply_overrides
 
     text = files("satl.demo").joinpath("demo.yaml").read_text(encoding="utf-8")
     seeds = (f"training.seed={seed}", f"data.scenes.seed={seed}")
@@ -110,13 +110,13 @@ def warm_up_config(content: Mapping[str, Any]) -> WarmUpConfig | None:
     if content.get(WARM_UP) is None:
         return None
     from satl.demo.warm_up import WarmUpConfig
-    from satl.training.config import make_section
+    from satl.training.reading import make_section
 
     return make_section(WarmUpConfig, content[WARM_UP], WARM_UP, _ORIGIN)
 
 
 def _run_config(method: str, content: Mapping[str, Any], weights: Path | None = None) -> RunConfig:
-    from satl.training.config import make_config
+    from satl.training.reading import make_config
 
     run = {key: value for key, value in content.items() if key not in ("methods", WARM_UP)}
     if weights is not None:

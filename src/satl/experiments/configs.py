@@ -13,7 +13,8 @@ from satl.errors import ConfigError, nearest
 from satl.experiments.grid import Cell, Grid, read_yaml
 from satl.experiments.paper import paper
 from satl.methods import get_method
-from satl.training.config import RunConfig, apply_overrides, make_config
+from satl.training.config import RunConfig
+from satl.training.reading import apply_overrides, make_config
 
 _METHOD = "{method}"
 _HARMLESS = (

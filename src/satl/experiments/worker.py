@@ -84,7 +84,7 @@ def _attempt(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
     """Run one task and say how it ended."""
     from satl.errors import SatlError
     from satl.experiments.cell import run_cell
-    from satl.training.config import make_config
+    from satl.training.reading import make_config
     from satl.training.trainer import Interrupted
 
     try:

@@ -35,8 +35,8 @@ def run_pictures(config: Mapping[str, Any], rows: npt.NDArray[np.int64]) -> Pict
     scenes = config["data"].get("scenes")
     if scenes:
         return scene_pictures(rows, int(scenes["size"]), int(scenes["seed"]))
-    from satl.training.config import make_config
     from satl.training.data import load_data
+    from satl.training.reading import make_config
 
     # Only a few images are wanted, so none is read ahead.
     lazy = {**config, "images": {**(config.get("images") or {}), "cache_gb": 0}}

@@ -14,7 +14,8 @@ import yaml
 
 from satl.errors import RunError
 from satl.labels.atomic import atomic_path
-from satl.training.config import RunConfig, make_config
+from satl.training.config import RunConfig
+from satl.training.reading import make_config
 
 _DOOMED = ".removed"
 

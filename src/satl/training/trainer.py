@@ -27,7 +27,7 @@ from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
 from satl.training.board import board, require_tensorboard
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
-from satl.training.config import RunConfig, save_config
+from satl.training.config import RunConfig
 from satl.training.data import RunData
 from satl.training.display import Display, Silent
 from satl.training.ema import MovingAverage
@@ -35,6 +35,7 @@ from satl.training.environment import environment_facts
 from satl.training.inference import class_probabilities
 from satl.training.log import log_file, log_line, logger
 from satl.training.optimisers import make_schedule
+from satl.training.reading import save_config
 from satl.training.run_folder import RunFolder
 from satl.training.saving import Saver
 from satl.training.sharding import leave_to_shards, shard_heads

@@ -1,0 +1,175 @@
+"""Configurations from YAML files and ``--set``, checked; what is wrong with one is said in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from satl.errors import ConfigError, nearest
+from satl.training.config import RunConfig, Section
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def read_config(path: Path | str, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file and apply ``a.b=c`` overrides.
+
+    Relative paths in the file are relative to the file, those in overrides to the working folder.
+
+    Raises:
+        ConfigError: the file cannot be read, a key is unknown, or a value does not fit.
+    """
+    path = Path(path)
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give a YAML file.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" at line {place.line + 1}" if place is not None else ""
+        raise ConfigError(f"{path}: is not valid YAML{line}; mend the file.") from error
+    if content is None:
+        content = {}
+    if not isinstance(content, dict):
+        raise ConfigError(
+            f"{path}: must hold sections such as data and training, not a {type(content).__name__}."
+        )
+    _make_absolute(content, path.parent)
+    content = apply_overrides(content, overrides)
+    _make_absolute(content, Path.cwd())
+    return make_config(content, str(path))
+
+
+def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Return ``content`` with ``section.key=value`` settings applied; values are read as YAML.
+
+    >>> apply_overrides({"training": {"epochs": 20}}, ["training.epochs=3", "method.name=sst"])
+    {'training': {'epochs': 3}, 'method': {'name': 'sst'}}
+    """
+    result = _copy(content)
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        keys = name.strip().split(".")
+        if not equals or not all(keys):
+            raise ConfigError(
+                f"--set {override}: write it as section.key=value, for example training.epochs=5."
+            )
+        place = result
+        for key in keys[:-1]:
+            if not isinstance(place.get(key), dict):
+                place[key] = {}
+            place = place[key]
+        try:
+            place[keys[-1]] = _plain_value(text)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {override}: the value is not valid YAML.") from error
+    return result
+
+
+def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
+    """Validate plain data; ``origin`` is named in messages."""
+    try:
+        config = RunConfig.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, RunConfig)) from error
+    try:
+        method = config.method.declared()
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+    try:
+        config.method.parameters()
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, method.parameters, prefix="method.")) from error
+    return config
+
+
+def make_section(kind: type[AnySection], content: Any, name: str, origin: str) -> AnySection:
+    """Validate one section that is no part of a run; ``name`` and ``origin`` are named in messages."""
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{origin}: {name} must be a section of keys, not {content!r}; mend this value.")
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, kind, prefix=f"{name}.")) from error
+
+
+def save_config(config: RunConfig, path: Path) -> None:
+    """Write the resolved configuration as YAML, atomically."""
+    from satl.labels.atomic import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(yaml.safe_dump(config.resolved(), sort_keys=False), encoding="utf-8")
+
+
+def _plain_value(text: str) -> Any:
+    value = yaml.safe_load(text)
+    if isinstance(value, str):
+        # YAML 1.1 reads 1e-4 as a word, because it lacks the dot.
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+
+
+def _make_absolute(content: dict[str, Any], folder: Path) -> None:
+    for section, key in (
+        ("data", "table"),
+        ("data", "images"),
+        ("data", "truth"),
+        ("data", "root"),
+        ("model", "weights"),
+        ("model", "word_vectors"),
+    ):
+        part = content.get(section)
+        if isinstance(part, dict) and isinstance(part.get(key), str):
+            part[key] = str((folder / Path(part[key]).expanduser()).resolve())
+    model = content.get("model")
+    text = model.get("text_model") if isinstance(model, dict) else None
+    if isinstance(model, dict) and isinstance(text, str) and text.startswith((".", "~", "/")):
+        model["text_model"] = str((folder / Path(text).expanduser()).resolve())  # a folder, not a name
+
+
+def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix: str = "") -> str:
+    """Turn the first problem of a validation into one sentence."""
+    problems = error.errors()
+    # A misspelt key often makes another one missing: the misspelling is the better news.
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    place = [str(part) for part in problem["loc"] if not _is_union_tag(str(part))]
+    key = prefix + ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        choices = _keys_beside(root, place)
+        hint = nearest(place[-1], choices) or f"; valid keys: {', '.join(choices)}"
+        return f"{origin}: there is no key '{key}'{hint}."
+    if problem["type"] == "missing":
+        return f"{origin}: the key '{key}' is missing; add it."
+    message = problem["msg"].removeprefix("Value error, ")
+    shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
+    return f"{origin}: {key or 'the configuration'}: {message[:1].lower() + message[1:]}{shown}; mend this value."
+
+
+def _is_union_tag(part: str) -> bool:
+    return part.startswith(("literal[", "tuple[", "function-"))
+
+
+def _keys_beside(root: type[BaseModel], place: list[str]) -> list[str]:
+    model: Any = root
+    for key in place[:-1]:
+        annotation = model.model_fields[key].annotation
+        model = next(
+            (
+                option
+                for option in (annotation, *getattr(annotation, "__args__", ()))
+                if isinstance(option, type) and issubclass(option, BaseModel)
+            ),
+            model,
+        )
+    return list(model.model_fields)
