@@ -7,11 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from benchmarks.scripts import FOLDER, run, script
+from satl.evaluation import average_precision
 from satl.methods.base import NETWORKS
+from satl.scoring import fit_probe
+from satl.training.data import load_data
+from satl.training.reading import save_config
+from training.tiny import tiny_config
 
 TINY_TRAINING = [
     "data.scenes.train=64",
@@ -220,3 +226,32 @@ def test_differences_are_paired_by_seed_at_each_proportion(tmp_path: Path) -> No
     assert "sst+satl 63.00 pseudo-labels 80.0 / 60.0" in printed
     assert any(line.startswith("sst+satl - ignore +3.00 [+0.52, +5.48] p 0.0351 n 3") for line in printed)
     assert any(line.startswith("sst+satl signed - sst+satl +1.00") for line in printed)
+
+
+def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> None:
+    config, file = tmp_path / "config.yaml", tmp_path / "features.npz"
+    sizes = ("data.scenes.train=200", "data.scenes.test=100")
+    save_config(tiny_config(*sizes), config)
+    asked = (config, "--features", file, "--seeds", 0, 1, "--proportions")
+    first = run("probe", *asked, 0.5, 1.0)
+    assert first.returncode == 0, first.stderr
+    half, whole = (line.split() for line in first.stdout.splitlines())
+    assert (half[0], whole[0]) == ("50%", "100%")
+    with np.load(file) as content:
+        features = torch.from_numpy(content["features"])
+    scores = []
+    for seed in (0, 1):
+        data = load_data(tiny_config(*sizes, "data.proportion=1.0", f"training.seed={seed}"))
+        train, test = (torch.from_numpy(data.rows(split)) for split in ("train", "test"))
+        cells = torch.from_numpy(data.table.cells.copy())
+        probe, _ = fit_probe(features[train], cells[train])
+        scores.append(average_precision(probe(features[test]).detach().numpy(), cells[test].numpy()).mean())
+    assert float(whole[3]) == pytest.approx(100 * np.mean(scores), abs=0.06)
+    made = file.stat().st_mtime_ns
+    again = run("probe", *asked, 0.5)
+    assert again.stdout == first.stdout.splitlines(keepends=True)[0]
+    assert file.stat().st_mtime_ns == made
+    save_config(tiny_config("data.scenes.train=100"), config)
+    other = run("probe", *asked, 0.5)
+    assert other.returncode == 1
+    assert "holds the features of other images" in other.stderr

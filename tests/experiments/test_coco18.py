@@ -19,14 +19,14 @@ PAPER = {
 
 
 @pytest.mark.parametrize(
-    ("name", "cells"), [("main", 225), ("all_known", 5), ("tuning", 60), ("others", 162), ("sweeps", 84)]
+    ("name", "cells"), [("main", 220), ("all_known", 5), ("tuning", 207), ("others", 162), ("sweeps", 84)]
 )
 def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
     configs = cell_configs(grid, FOLDER, name)
     assert len(configs) == cells
     for config in configs.values():
-        assert config.data.images == (FOLDER / "data" / "images")
+        assert config.data.images == (FOLDER / "data" / "images").resolve()  # data may be a link
         assert config.model.backbone == "resnet50"
         assert config.training.epochs == 15 or name == "tuning"
         assert config.training.checkpoint_epochs >= config.training.epochs

@@ -79,7 +79,10 @@ def test_the_method_of_the_page_is_listed_and_trains(tmp_path: Path) -> None:
     [
         ("import no_such_module\n", "ModuleNotFoundError: No module named 'no_such_module'"),
         (CODE.replace('name="focal+sate"', 'name="sst"'), "ValueError: method 'sst' is registered twice"),
-        (CODE.replace('register("focal"', 'register("soft"'), "ValueError: part 'soft' is registered twice"),
+        (
+            CODE.replace('register("focal"', 'register("mixed"'),
+            "ValueError: part 'mixed' is registered twice",
+        ),
     ],
 )
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, code: str, reason: str) -> None:

@@ -1,10 +1,13 @@
-"""The two generators in plain Python loops over float64 numbers, and the bank as queues."""
+"""Generators in plain Python loops over float64 numbers, the bank as queues, the probe class by class."""
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
+import numpy as np
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
 
@@ -83,3 +86,28 @@ def prototype_scores(
             scores[n, c] = sum(values) / max(1, len(values))
             informative[n, c] = bool(values)
     return scores, informative
+
+
+def probe(features: Tensor, labels: Tensor, penalty: float, folds: int) -> Tensor:
+    """Logits of a probe of one penalty: class by class, cell by cell, each from a fit without the cell."""
+    rows = features.double().numpy()
+    scale = math.sqrt(rows.shape[1])
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0) / scale
+    logits = torch.zeros(labels.shape, dtype=torch.float64)
+    for c in range(labels.shape[1]):
+        for n in range(labels.shape[0]):
+            seen = [
+                (rows[m], int(labels[m, c]))
+                for m in range(labels.shape[0])
+                if int(labels[m, c]) != 0 and (int(labels[n, c]) == 0 or m % folds != n % folds)
+            ]
+
+            def cost(values: np.ndarray, seen: list[tuple[np.ndarray, int]] = seen) -> float:
+                total = 0.5 * math.log1p(math.exp(values[0])) + 0.5 * math.log1p(math.exp(-values[0]))
+                for row, label in seen:
+                    total += math.log1p(math.exp(-label * float(row @ values[1:] + values[0])))
+                return total / (len(seen) + 1) + penalty * float(values[1:] @ values[1:])
+
+            found = minimize(cost, np.zeros(rows.shape[1] + 1), method="BFGS", tol=1e-9).x
+            logits[n, c] = float(rows[n] @ found[1:] + found[0])
+    return logits

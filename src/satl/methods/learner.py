@@ -14,7 +14,7 @@ from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.models.functional import symmetric_pairs
 from satl.models.transfer import NetworkOutput
-from satl.scoring import Evidence, Generator, Scores, Survey
+from satl.scoring import Evidence, Generator, ProbeOpinion, Scores, Survey
 from satl.thresholds import LearnedThreshold, ThresholdRule
 
 KEPT_FOR_BACKWARD = 0.6
@@ -57,6 +57,8 @@ class Learner(nn.Module):
         self.rules = nn.ModuleDict(
             {name: RULES[method.threshold](setting) for name in method.generators if method.threshold}
         )
+        self.probe_weight: float = getattr(parameters, "probe_weight", 0.0)
+        self.probe = ProbeOpinion(setting.num_classes) if self.probe_weight else None
 
     def forward(
         self,
@@ -196,6 +198,17 @@ class Learner(nn.Module):
         ]
         return {"threshold": torch.stack(costs).sum()} if costs else {}
 
+    @property
+    def wants_probe(self) -> bool:
+        """Whether a probe is part of the teacher, and has still to be fitted."""
+        return self.probe is not None and len(self.probe.logits) == 0
+
+    def taught(self, probabilities: Tensor, indices: Tensor) -> Tensor:
+        """Return what the teacher says ``(B, C)``: an averaged network's probabilities and the probe's, once fitted."""
+        if self.probe is None or self.wants_probe:
+            return probabilities
+        return self.probe.blend(probabilities, indices, self.probe_weight)
+
     @torch.no_grad()
     def remember(self, evidence: Evidence | None) -> None:
         """Let the generators take in a batch; call it after the backward pass."""
@@ -236,7 +249,8 @@ class Learner(nn.Module):
         output = self.network(images, with_pairs=self.method.needs("pairs"))
         result = {"probability": output.logits.float().sigmoid()}
         if self.generators:
-            evidence = self._evidence(output, labels, indices, result["probability"])
+            teacher = self.taught(result["probability"], indices)
+            evidence = self._evidence(output, labels, indices, teacher)
             for name, generator in self.generators.items():
                 result[name] = _or_else(generator(evidence), torch.nan)
         return result

@@ -1,9 +1,9 @@
-"""SATL+: semantic-aware thresholds on the scores of a teacher, an average of the network's own past weights.
+"""SATL+: semantic-aware thresholds on the scores of a teacher.
 
-The teacher sees each image without augmentation. Its class probability is a generator like any other, with its
-own threshold per class, and beside the labels it emits it is the soft target of every unknown cell, also for
-pictures mixed of two. The pair branch is gone: with few labels an image the intra-image generator recalls almost
-nothing.
+The teacher is an average of the network's own past weights, which sees each image without augmentation, together with
+a linear probe of the features that training starts from. Its class probability is a generator like any other, with its
+own threshold per class, and beside the labels it emits it is the target of every unknown cell for pictures mixed of
+two. The pair branch is gone: with few labels an image the intra-image generator recalls almost nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from satl.losses.partial_bce import count_of_part
 from satl.methods.base import GENERATORS, TERMS, Method, Parameters, register_method
 from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
@@ -21,33 +20,23 @@ from satl.scoring import Generator, TeacherGenerator
 
 
 class TeacherParameters(Parameters):
-    """Parameters of the teacher, an average of past weights that sees a view without augmentation."""
+    """Parameters of the teacher: an average of past weights that sees a view without augmentation, and a probe."""
 
     teacher_decay: float = Field(
         0.995, gt=0, lt=1, description="Decay of the teacher's weights, unless training.ema says otherwise."
     )
-
-
-class SoftParameters(TeacherParameters):
-    """Parameters of the loss towards the teacher's probabilities."""
-
-    soft_weight: float = Field(3.0, ge=0, description="Weight of the teacher's probability as a soft target.")
+    probe_weight: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="Share in the teacher's log-odds of a linear probe of the features that training starts from; 0 "
+        "saves it.",
+    )
 
 
 @GENERATORS.register("teacher", TeacherParameters, needs=["teacher"])
 def _teacher(setting: Setting) -> Generator:
     return TeacherGenerator()
-
-
-@TERMS.register("soft", SoftParameters, needs=["teacher"])
-def _soft(context: StepContext) -> Tensor:
-    assert context.teacher is not None
-    unknown = (context.labels == 0).float()
-    cost = F.binary_cross_entropy_with_logits(
-        context.output.logits.float(), context.teacher, weight=unknown, reduction="sum"
-    )
-    weight: float = context.parameters.soft_weight
-    return weight * cost / count_of_part(context.batch == 0, context.labels.shape[0])
 
 
 class MixParameters(TeacherParameters):
@@ -73,12 +62,12 @@ def _mixed(context: StepContext) -> Tensor:
 register_method(
     Method(
         name="satl+",
-        summary="Semantic-aware thresholds on a teacher and on similar images, with the teacher's soft targets, "
-        "also for mixed pictures.",
+        summary="Semantic-aware thresholds on a teacher and on similar images, and the teacher's probabilities as "
+        "targets of mixed pictures.",
         reference="satl, built on SATL (arXiv 2507.23263), mean teachers (Tarvainen and Valpola, 2017) and mixup "
         "(Zhang et al., 2018).",
         stage1=("classification", "contrast"),
-        stage2=("classification", "contrast", "pseudo", "ranking", "soft", "mixed"),
+        stage2=("classification", "contrast", "pseudo", "mixed"),
         generators=("cross", "teacher"),
         threshold="semantic",
     )

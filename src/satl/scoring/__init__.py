@@ -4,6 +4,7 @@ from satl.scoring.base import Evidence, Generator, Scores, Survey
 from satl.scoring.cross_image import CrossImageGenerator
 from satl.scoring.intra_image import IntraImageGenerator
 from satl.scoring.probability import ProbabilityGenerator
+from satl.scoring.probe import ProbeOpinion, fit_probe, probe_logits
 from satl.scoring.prototypes import PrototypeGenerator
 from satl.scoring.teacher import TeacherGenerator
 
@@ -13,8 +14,11 @@ __all__ = [
     "Generator",
     "IntraImageGenerator",
     "ProbabilityGenerator",
+    "ProbeOpinion",
     "PrototypeGenerator",
     "Scores",
     "Survey",
     "TeacherGenerator",
+    "fit_probe",
+    "probe_logits",
 ]

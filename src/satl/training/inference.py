@@ -34,6 +34,23 @@ def class_probabilities(
 
 
 @torch.no_grad()
+def pooled_features(
+    backbone: nn.Module, batches: Batches, transform: EvalTransform, device: torch.device, bf16: bool = False
+) -> FloatArray:
+    """Return the mean over the last feature map of every image of ``batches`` in its order, ``(N, D)``.
+
+    With several processes each handles its share, and all get the whole.
+    """
+    return _collect(
+        backbone,
+        batches,
+        lambda images, indices: {"features": backbone(transform(images)).float().mean(dim=(2, 3))},
+        device,
+        bf16,
+    )["features"]
+
+
+@torch.no_grad()
 def cell_scores(
     learner: Learner,
     cells: Tensor,

@@ -158,7 +158,7 @@ class TrainingStep:
     def _backward(self, inputs: StepInputs, stage: int, observe: bool, batch: Tensor | None) -> StepResult:
         """Add the gradients of a micro-batch to those that there are."""
         with self._autocast():
-            teacher = None if inputs.clean is None else self._taught(inputs.clean)
+            teacher = None if inputs.clean is None else self._taught(inputs.clean, inputs.indices)
         mixed = None
         if stage == 2 and self.learner.mixes:
             # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
@@ -215,11 +215,10 @@ class TrainingStep:
         return nullcontext()
 
     @torch.no_grad()
-    def _taught(self, clean: Tensor) -> Tensor:
-        """Return the class probabilities ``(B, C)`` of the averaged weights."""
+    def _taught(self, clean: Tensor, indices: Tensor) -> Tensor:
+        """Return the class probabilities ``(B, C)`` of the averaged weights and of whatever else the teacher is."""
         assert self.teacher is not None
-        probabilities: Tensor = self.teacher(clean).logits.float().sigmoid()
-        return probabilities
+        return self.learner.taught(self.teacher(clean).logits.float().sigmoid(), indices)
 
 
 def _joined(results: list[StepResult]) -> StepResult:

@@ -25,6 +25,7 @@ from satl.labels import LabelTable, write_table
 from satl.methods.mixing import draw_shares
 from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
+from satl.scoring import probe_logits
 from satl.training.board import board, require_tensorboard
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
 from satl.training.config import RunConfig
@@ -32,7 +33,7 @@ from satl.training.data import RunData
 from satl.training.display import Display, Silent
 from satl.training.ema import MovingAverage
 from satl.training.environment import environment_facts
-from satl.training.inference import class_probabilities
+from satl.training.inference import class_probabilities, pooled_features
 from satl.training.log import log_file, log_line, logger
 from satl.training.optimisers import make_schedule
 from satl.training.reading import save_config
@@ -184,6 +185,8 @@ class Trainer:
                 board(self.folder.curves, drawn, self.next_epoch) as self._draw,
                 stop_signals() as asked_to_stop,
             ):
+                if self.learner.wants_probe:
+                    self._fit_probe()
                 while not self.finished:
                     self._epoch(self.next_epoch, asked_to_stop)
         finally:
@@ -225,6 +228,19 @@ class Trainer:
             raise Interrupted(
                 f"stopped after epoch {epoch + 1}; go on with `satl train --resume {self.folder.path}`."
             )
+
+    def _fit_probe(self) -> None:
+        """Fit a probe to the features that training starts from; a run that goes on has its opinion already."""
+        assert self.learner.probe is not None
+        rows = self.data.rows("train")
+        bf16 = self.config.training.precision == "bf16"
+        backbone = self.learner.network.get_submodule("backbone")
+        features = pooled_features(backbone, self._all_images(rows), self.transform, self.device, bf16)
+        where = torch.from_numpy(rows).to(self.device)
+        logits = probe_logits(torch.from_numpy(features).to(self.device), self.cells.index_select(0, where))
+        self.learner.probe.keep(where, logits, len(self.cells))
+        if self.is_main:
+            logger.info("probe: fitted to the known cells of %d images, %d features each", *features.shape)
 
     def _survey(self, epoch: int) -> None:
         """Show the generators what they want to see of the training set before an epoch of stage 2."""
