@@ -35,7 +35,9 @@ def features_of(config: RunConfig, data: RunData, file: Path) -> FloatArray:
             kept: FloatArray = content["features"]
             return kept
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    backbone = build_learner(config, data.table.classes).network.get_submodule("backbone").to(device).eval()
+    # With labels, since without them it is a shell that has no pretrained weights.
+    learner = build_learner(config, data.table.classes, data.table.cells[data.rows("train")])
+    backbone = learner.network.get_submodule("backbone").to(device).eval()
     transform = build_transform(config.images, device)
     batches = Batches(data.source, batch_size=64, workers=config.images.workers)
     features: FloatArray = pooled_features(backbone, batches, transform, device)

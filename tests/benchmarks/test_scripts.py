@@ -13,7 +13,9 @@ import torch
 
 from benchmarks.scripts import FOLDER, run, script
 from satl.evaluation import average_precision
+from satl.images import Batches, EvalTransform
 from satl.methods.base import NETWORKS
+from satl.models.backbone import Backbone
 from satl.scoring import fit_probe
 from satl.training.data import load_data
 from satl.training.reading import save_config
@@ -230,7 +232,14 @@ def test_differences_are_paired_by_seed_at_each_proportion(tmp_path: Path) -> No
 
 def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> None:
     config, file = tmp_path / "config.yaml", tmp_path / "features.npz"
-    sizes = ("data.scenes.train=200", "data.scenes.test=100")
+    sizes = (
+        "data.scenes.train=200",
+        "data.scenes.test=100",
+        f"model.weights={tmp_path / 'weights.safetensors'}",
+    )
+    shape = tiny_config().model
+    backbone = Backbone(shape.backbone, kwargs=shape.backbone_kwargs, pool=shape.pool).eval()
+    backbone.save_weights(tmp_path / "weights.safetensors")
     save_config(tiny_config(*sizes), config)
     asked = (config, "--features", file, "--seeds", 0, 1, "--proportions")
     first = run("probe", *asked, 0.5, 1.0)
@@ -239,6 +248,11 @@ def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> 
     assert (half[0], whole[0]) == ("50%", "100%")
     with np.load(file) as content:
         features = torch.from_numpy(content["features"])
+    batch = next(iter(Batches(load_data(tiny_config(*sizes)).source, batch_size=1).epoch(0)))
+    first_image = EvalTransform(32)(batch.images)
+    torch.testing.assert_close(
+        features[0], backbone(first_image).detach().mean(dim=(2, 3))[0], rtol=1e-3, atol=1e-4
+    )
     scores = []
     for seed in (0, 1):
         data = load_data(tiny_config(*sizes, "data.proportion=1.0", f"training.seed={seed}"))
