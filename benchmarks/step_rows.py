@@ -270,7 +270,7 @@ def product(shape: Shape, *settings: str) -> Step:
         noise = None
         if learner.method.needs("noise"):
             noise = torch.rand(pairs, generator=generator, device=device)
-        shares = draw_shares(shape.batch, generator) if learner.mixes else None
+        shares = draw_shares(shape.batch, generator) if learner.mixes(2) else None
         inputs = StepInputs(pixels, labels, indices, ramp, noise, clean, shares=shares)
         step(inputs, stage=2, observe=True)
 

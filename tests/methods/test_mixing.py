@@ -86,71 +86,117 @@ def test_half_precision_logits_are_computed_in_single_precision() -> None:
     assert float(loss) == pytest.approx(40.0)
 
 
-def one_step(stage: int, *settings: str) -> tuple[TrainingStep, StepInputs, StepResult, int]:
+PROBE = 2 * torch.randn(6, 4, generator=torch.Generator().manual_seed(4))
+"""What a fitted probe says of the six images of a step."""
+
+
+def one_step(
+    stage: int, *settings: str, fitted: bool = False, observe: bool = True
+) -> tuple[TrainingStep, StepInputs, StepResult, int]:
     """A step without BatchNorm in training, and how often the network ran."""
     learner = make_learner("satl+", *settings)
     pixels, labels, indices = make_batch(6)
+    if fitted:
+        assert learner.probe is not None
+        learner.probe.keep(indices, PROBE, num_images=20)
     average = MovingAverage(learner.network, 0.9)
     step = TrainingStep(learner, torch.optim.SGD(learner.parameters(), lr=0.1), average=average)
     inputs = StepInputs(
         *(pixels, labels, indices, torch.tensor(1.0)),
         noise=torch.rand(4, 15, generator=torch.Generator().manual_seed(1)),
-        clean=pixels,
+        clean=pixels.flip(-1) if observe else None,
         shares=draw_shares(6, torch.Generator().manual_seed(2)),
     )
     passes: list[Any] = []
     learner.network.register_forward_hook(lambda *facts: passes.append(facts))
-    return step, inputs, step(inputs, stage, observe=True), len(passes)
+    return step, inputs, step(inputs, stage, observe), len(passes)
 
 
-def test_a_step_of_stage_2_also_learns_from_mixed_images() -> None:
-    step, inputs, result, passes = one_step(2)
-    assert passes == 2
+def averaged_logits(inputs: StepInputs) -> Tensor:
+    """Those of the averaged weights before the first step, which are the weights themselves."""
+    with torch.no_grad():
+        return make_learner("satl+").network(inputs.clean).logits
+
+
+def assert_learns_from_both(
+    step: TrainingStep, inputs: StepInputs, result: StepResult, stage: int, teacher: Tensor
+) -> None:
+    """The loss and the step are those of the images and of the mixed ones, with such a teacher."""
     fresh = make_learner("satl+")
     pixels, labels, shares = inputs.pixels, inputs.labels, inputs.shares
     assert shares is not None
     blended = torch.stack(
         [shares[n] * pixels[n] + (1 - shares[n]) * pixels[n + 1 - 2 * (n % 2)] for n in range(6)]
     )
-    with torch.no_grad():
-        teacher = fresh.network(pixels).logits.sigmoid()
     weight = fresh.parameters_of_method.mix_weight
     cost = weight * plain.mixed(fresh.network(blended).logits, labels, teacher, shares)
-    assert float(result.parts["mixed"]) == pytest.approx(float(cost.detach()), rel=1e-4)
+    assert float(result.parts["mixed"]) == pytest.approx(float(cost.detach()), rel=1e-5)
     assert float(result.loss) == pytest.approx(sum(map(float, result.parts.values())), rel=1e-5)
     # The weights moved by the gradients of both passes.
-    whole = fresh(pixels, labels, inputs.indices, 2, 1.0, True, teacher, inputs.noise).loss
+    whole = fresh(pixels, labels, inputs.indices, stage, 1.0, True, teacher, inputs.noise).loss
     wanted = torch.autograd.grad(whole + cost, fresh.network.class_head.output.weight)[0]
     moved = fresh.network.class_head.output.weight - step.learner.network.class_head.output.weight
     torch.testing.assert_close(moved.detach(), 0.1 * wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_stage_1_mixes_nothing() -> None:
-    _, _, result, passes = one_step(1)
-    assert passes == 1
-    assert "mixed" not in result.parts
+def test_a_step_of_stage_2_also_learns_from_mixed_images() -> None:
+    step, inputs, result, passes = one_step(2)
+    assert passes == 2
+    assert_learns_from_both(step, inputs, result, 2, averaged_logits(inputs).sigmoid())
 
 
-def test_without_weight_there_is_no_second_pass_and_nothing_else_changes() -> None:
-    _, _, with_it, _ = one_step(2)
-    _, _, without, passes = one_step(2, "method.mix_weight=0")
+def test_a_step_of_stage_1_does_so_with_the_probe_for_a_teacher() -> None:
+    step, inputs, result, passes = one_step(1, fitted=True, observe=False)
+    assert passes == 2
+    assert_learns_from_both(step, inputs, result, 1, PROBE.sigmoid())
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_where_scores_are_observed_probe_and_average_teach_together(stage: int) -> None:
+    step, inputs, result, passes = one_step(stage, fitted=True)
+    assert passes == 2
+    share = step.learner.probe_weight
+    teacher = ((1 - share) * averaged_logits(inputs) + share * PROBE).sigmoid()
+    assert_learns_from_both(step, inputs, result, stage, teacher)
+
+
+@pytest.mark.parametrize("observe", [False, True])
+@pytest.mark.parametrize("settings", [(), ("method.probe_weight=0",)])
+def test_without_a_fitted_probe_stage_1_mixes_nothing(settings: tuple[str, ...], observe: bool) -> None:
+    _, _, result, passes = one_step(1, *settings, observe=observe)
     assert passes == 1
+    assert set(result.parts) == {"classification", "contrast"}
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+def test_without_weight_there_is_no_second_pass_and_nothing_else_changes(stage: int) -> None:
+    _, _, with_it, _ = one_step(stage, fitted=True)
+    _, _, without, passes = one_step(stage, "method.mix_weight=0", fitted=True)
+    assert passes == 1
+    assert "mixed" in with_it.parts
     assert without.parts == {name: part for name, part in with_it.parts.items() if name != "mixed"}
 
 
-def test_a_training_draws_shares_in_stage_2_only(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, Tensor | None]] = []
+@pytest.mark.parametrize(("probe_weight", "stages"), [(0.3, {1, 2}), (0, {2})])
+def test_a_training_draws_shares_wherever_it_mixes(
+    probe_weight: float, stages: set[int], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[int, int, StepInputs]] = []
     inputs_of = Trainer._inputs
 
     def note(self: Trainer, batch: Any, epoch: int, step: int, stage: int, observe: bool) -> Any:
-        inputs = inputs_of(self, batch, epoch, step, stage, observe)
-        seen.append((stage, inputs.shares))
-        return inputs
+        seen.append((epoch, stage, inputs_of(self, batch, epoch, step, stage, observe)))
+        return seen[-1][-1]
 
     monkeypatch.setattr(Trainer, "_inputs", note)
-    train(tmp_path / "run", tiny_config("method.name=satl+", "training.epochs=4"))
-    assert all((shares is None) == (stage == 1) for stage, shares in seen)
-    drawn = torch.stack([shares for stage, shares in seen if shares is not None])
-    assert {stage for stage, _ in seen} == {1, 2}
+    config = tiny_config("method.name=satl+", f"method.probe_weight={probe_weight}", "training.epochs=4")
+    train(tmp_path / "run", config)
+    assert {stage for _, stage, _ in seen} == {1, 2}
+    assert {stage for _, stage, inputs in seen if inputs.shares is not None} == stages
+    assert all((inputs.shares is not None) == (stage in stages) for _, stage, inputs in seen)
+    # The average has a say from the last epoch of stage 1 on.
+    assert all((inputs.clean is None) == (epoch == 0) for epoch, _, inputs in seen)
+    drawn = torch.stack([inputs.shares for _, _, inputs in seen if inputs.shares is not None])
     assert len(drawn.unique()) == drawn.numel()  # no step repeats the draws of another
-    assert all(row["losses"]["mixed"] > 0 for row in metrics(tmp_path / "run") if row["stage"] == 2)
+    for row in metrics(tmp_path / "run"):
+        assert (row["losses"].get("mixed", 0) > 0) == (row["stage"] in stages)

@@ -85,6 +85,40 @@ def test_only_trained_stages_change_in_a_training_step(stages: Any) -> None:
     assert not any(module.training for module in backbone.modules())
 
 
+@pytest.mark.parametrize("freeze", [True, False])
+@pytest.mark.parametrize(
+    ("name", "kwargs", "stages"),
+    [("resnet18", TINY, ["layer4"]), ("resnet18", TINY, "all"), ("test_efficientnet", {}, "all")],
+)
+def test_trained_stages_keep_their_statistics_where_asked_to(
+    name: str, kwargs: dict[str, Any], stages: Any, freeze: bool
+) -> None:
+    torch.manual_seed(0)
+    backbone = Backbone(name, kwargs=kwargs, train_stages=stages, pool=1, freeze_statistics=freeze)
+    model, images = torch.nn.Sequential(backbone), torch.randn(4, 3, 64, 64)
+    optimiser = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    layers = [
+        path
+        for path, part in backbone.named_modules()
+        if isinstance(part, torch.nn.BatchNorm2d) and part.weight.requires_grad
+    ]
+    assert layers
+    for _ in range(2):  # in the mode that it is built in, and in that after a validation
+        before = {path: value.clone() for path, value in backbone.state_dict().items()}
+        feature_map = model(images)
+        assert torch.allclose(feature_map, model.eval()(images), rtol=1e-4, atol=1e-5) == freeze
+        optimiser.zero_grad()
+        model.train()(images)[0].square().mean().backward()
+        optimiser.step()
+        after = backbone.state_dict()
+        for path in layers:
+            for value in ("running_mean", "running_var", "num_batches_tracked"):
+                assert torch.equal(after[f"{path}.{value}"], before[f"{path}.{value}"]) == freeze, path
+            for value in ("weight", "bias"):
+                assert not torch.equal(after[f"{path}.{value}"], before[f"{path}.{value}"]), path
+    assert any(isinstance(part, torch.nn.Conv2d) and part.training for part in backbone.modules())
+
+
 def test_frozen_stages_store_nothing_and_leave_the_gradient_exact() -> None:
     torch.manual_seed(0)
     backbone = Backbone("resnet18", kwargs=TINY, train_stages=["layer4"]).double()

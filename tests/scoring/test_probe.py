@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,18 @@ def test_half_precision_features_are_computed_in_single_precision() -> None:
     found = probe_logits(rounded, labels)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, probe_logits(rounded.float(), labels))
+
+
+def test_an_opinion_alone_is_the_probability_of_its_log_odds() -> None:
+    opinion = ProbeOpinion(2)
+    opinion.keep(torch.tensor([1, 3]), torch.tensor([[2.0, -1.0], [0.0, 8.0]]), num_images=5)
+    found = opinion.probabilities(torch.tensor([3, 1, 3, 0]))
+    two, minus_one, eight = (1 / (1 + math.exp(-odds)) for odds in (2, -1, 8))
+    expected = [[0.5, eight], [two, minus_one], [0.5, eight], [0.5, 0.5]]
+    torch.testing.assert_close(found, torch.tensor(expected))
+    torch.testing.assert_close(
+        found, opinion.blend(torch.full((4, 2), 0.3), torch.tensor([3, 1, 3, 0]), weight=1.0)
+    )
 
 
 def test_opinions_are_blended_in_log_odds() -> None:

@@ -91,6 +91,8 @@ def make_learner(settings: tuple[str, ...]) -> Learner:
 def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
     """Train for a few steps of either stage; return all gradients, losses and what is remembered in the end."""
     learner = make_learner(settings)
+    if learner.probe is not None:
+        learner.probe.keep(torch.arange(IMAGES), numbers(IMAGES, CLASSES, seed=4) * 6 - 3, IMAGES)
     share_statistics(learner)
     together = dist.is_initialized()
     model = nn.parallel.DistributedDataParallel(learner, broadcast_buffers=False) if together else learner
@@ -104,16 +106,19 @@ def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
             learner.update_thresholds()
         indices = (torch.arange(BATCH) + step * BATCH) % IMAGES
         pixels = numbers(BATCH, 3, SIDE, SIDE, seed=10 + step) - 0.5
-        teacher = numbers(BATCH, CLASSES, seed=20 + step)
         batch = [own_part(tensor) for tensor in (pixels, table()[indices], indices)]
+        teacher = None
+        if learner.method.needs("teacher"):
+            averaged = own_part(numbers(BATCH, CLASSES, seed=20 + step)) if step > 0 else None
+            teacher = learner.taught(averaged, batch[-1])
         given = {
             "stage": stage,
             "ramp": 0.5,
             "observe": step > 0,
-            "teacher": own_part(teacher) if learner.method.needs("teacher") else None,
+            "teacher": teacher,
             "noise": numbers(CLASSES, BATCH * (BATCH - 1) // 2, seed=30 + step),
         }
-        if stage == 2 and learner.mixes:
+        if learner.mixes(stage):
             mixed = model(*batch, **given, shares=own_part(0.5 + 0.5 * numbers(BATCH, seed=40 + step)))
             mixed.loss.backward()
             found[f"{step}.loss.mixed"] = sum_across(mixed.loss.detach()) / (2 if together else 1)

@@ -26,6 +26,8 @@ def make_learner(method: MethodConfig) -> Learner:
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     network = TransferNetwork(CLASSES, backbone, torch.eye(CLASSES), **sizes)
     learner = Learner(method.declared(), method.parameters(), network, proportion=0.5)
+    if learner.probe is not None:
+        learner.probe.keep(torch.arange(IMAGES), torch.randn(IMAGES, CLASSES), IMAGES)
     learner.network.eval()  # BatchNorm sees a micro-batch at a time
     return learner
 

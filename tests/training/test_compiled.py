@@ -39,6 +39,8 @@ def make_learner(name: str, pair_head: str = "full") -> Learner:
     network = TransferNetwork(CLASSES, backbone, torch.eye(CLASSES), pair_head=pair_head, **sizes)
     method = METHODS[name]
     learner = Learner(method, method.parameters(), network, proportion=0.5).to(DEVICE).train()
+    if learner.probe is not None:
+        learner.probe.keep(torch.arange(64, device=DEVICE), torch.randn(64, CLASSES, device=DEVICE), 64)
     with torch.no_grad():
         for rule in learner.rules.values():
             rule.get_buffer("value").fill_(0.3) if "value" in dict(rule.named_buffers()) else None
@@ -74,7 +76,7 @@ def make_inputs(learner: Learner, number: int) -> StepInputs:
         noise=torch.rand(CLASSES, IMAGES * (IMAGES - 1) // 2, generator=generator).to(DEVICE),
         clean=images() if method.needs("teacher") else None,
         truth=torch.randint(0, 2, (IMAGES, CLASSES), generator=generator).mul(2).sub(1).to(DEVICE),
-        shares=torch.linspace(0.5, 1.0, IMAGES, device=DEVICE) if learner.mixes else None,
+        shares=torch.linspace(0.5, 1.0, IMAGES, device=DEVICE) if learner.mixes(2) else None,
     )
 
 

@@ -4,11 +4,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
+from torch import nn
 
 from satl.errors import ConfigError
 from satl.methods import METHODS
+from satl.models import Backbone
+from satl.training.build import build_learner
 from satl.training.config import RunConfig
 from satl.training.reading import apply_overrides, make_config, read_config, save_config
 from training.tiny import TINY, tiny_config
@@ -48,6 +52,10 @@ def write(path: Path, content: Any) -> Path:
         ("method.rate=2", ("method.rate", "less than or equal to 1")),
         ("method.convention=eq6", ("method.convention", "'eq5'")),
         ("model.train_stages=some", ("model.train_stages", "'some'")),
+        (
+            "model.freeze_statistics=true",
+            ("model.freeze_statistics", "no statistics to keep without pretrained"),
+        ),
         ("images.crop_sizes=[a]", ("images.crop_sizes.0", "integer")),
         ("training=fast", ("training", "'fast'")),
     ],
@@ -153,6 +161,18 @@ def test_paths_are_relative_to_the_file_or_for_settings_to_the_working_folder(
     assert config.data.truth == tmp_path / "abs.csv"
     assert config.model.weights == Path.home() / "w.pth"
     assert config.model.word_vectors == tmp_path / "here" / "mine.txt"
+
+
+@pytest.mark.parametrize("freeze", ["true", "false"])
+def test_statistics_of_given_weights_can_be_kept(freeze: str, tmp_path: Path) -> None:
+    Backbone("satl_tiny", kwargs={"widths": [4, 4]}).save_weights(tmp_path / "weights.safetensors")
+    settings = ("model.backbone=satl_tiny", "model.backbone_kwargs={widths: [4, 4]}")
+    given = f"model.weights={tmp_path / 'weights.safetensors'}"
+    config = tiny_config(*settings, given, f"model.freeze_statistics={freeze}")
+    learner = build_learner(config, ("cat", "dog"), np.array([[1, -1], [0, 1]], dtype=np.int8)).train()
+    layers = [part for part in learner.network.backbone.modules() if isinstance(part, nn.BatchNorm2d)]
+    assert {layer.training for layer in layers} == {freeze == "false"}
+    assert tiny_config("model.pretrained=true", f"model.freeze_statistics={freeze}")
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))

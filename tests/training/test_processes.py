@@ -116,6 +116,9 @@ def test_the_steps_that_are_compared_are_worth_comparing(steps: dict[str, Any]) 
     assert {"sst", "hst", "satl+", "large-loss", "permanent", "cap"} <= {
         case for case in emitted if emitted[case]
     }
+    # Mixed images are compared in both stages.
+    mixing = {f"{step}.loss.mixed" for step in range(len(step_worker.STAGES))}
+    assert mixing <= steps["alone"]["satl+"].keys()
     # Less is known of the second half of a batch, so that each process alone would divide by a count of its own.
     halves = (step_worker.table() != 0).view(-1, 2, step_worker.BATCH // 2 * step_worker.CLASSES).sum(-1)
     assert bool((halves[:, 0] > halves[:, 1]).all())

@@ -91,8 +91,8 @@ class Learner(nn.Module):
                 all processes together; drawn where it is not given, which one process alone may do.
             batch: ``(N, C)`` all labels of the batch in this process, where ``labels`` are those of a micro-batch.
             shares: ``(B,)`` how much of each mixed image is the image itself. Where it is given, the loss is that of
-                the images mixed so, and of nothing else; a method that :attr:`mixes` wants such a call in every
-                step of stage 2, beside the other one.
+                the images mixed so, and of nothing else; :meth:`mixes` says which steps want such a call beside the
+                other one.
         """
         with_pairs = self.method.needs("pairs")
         if shares is not None:
@@ -102,9 +102,13 @@ class Learner(nn.Module):
         output = self._run_network(images, with_pairs=with_pairs)
         return self._judge(output, labels, indices, stage, ramp, observe, teacher, noise, batch)
 
-    @property
-    def mixes(self) -> bool:
-        """Whether a step of stage 2 has a further call of :meth:`forward`, for mixed images."""
+    def mixes(self, stage: int) -> bool:
+        """Whether a step of this stage has a further call of :meth:`forward`, for mixed images.
+
+        Those of stage 1 have it where a probe can teach: an average of weights that were random a moment ago cannot.
+        """
+        if stage == 1 and (self.probe is None or self.wants_probe):
+            return False
         # A weight of 0 saves the call; terms that have no weight of this name always want it.
         return self.method.needs("mixed") and bool(getattr(self.parameters_of_method, "mix_weight", 1.0))
 
@@ -203,8 +207,16 @@ class Learner(nn.Module):
         """Whether a probe is part of the teacher, and has still to be fitted."""
         return self.probe is not None and len(self.probe.logits) == 0
 
-    def taught(self, probabilities: Tensor, indices: Tensor) -> Tensor:
-        """Return what the teacher says ``(B, C)``: an averaged network's probabilities and the probe's, once fitted."""
+    def taught(self, probabilities: Tensor | None, indices: Tensor) -> Tensor:
+        """Return what the teacher says ``(B, C)``: an averaged network's probabilities and the probe's, once fitted.
+
+        Args:
+            probabilities: ``(B, C)`` of the averaged network; None where the probe is to speak alone.
+            indices: ``(B,)`` index of each image in the training set.
+        """
+        if probabilities is None:
+            assert self.probe is not None
+            return self.probe.probabilities(indices)
         if self.probe is None or self.wants_probe:
             return probabilities
         return self.probe.blend(probabilities, indices, self.probe_weight)

@@ -49,6 +49,7 @@ class NetworkSetting:
             pool=model.pool,
             train_stages=model.train_stages,
             stride_in_1x1=model.stride_in_1x1,
+            freeze_statistics=model.freeze_statistics,
         )
 
     def embeddings(self) -> Tensor | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from satl.errors import ConfigError, nearest
 from satl.models.frozen import FrozenTrunk, foldable
@@ -36,6 +37,8 @@ class Backbone(nn.Module):
             prefix such as ``"stages"``) or by index (``-1`` is the last). All others are frozen: no gradient,
             always in eval mode. Frozen stages before the first trained one store nothing for the backward
             pass, because none of their inputs asks for a gradient.
+        freeze_statistics: let BatchNorm of trained stages, too, normalise with the statistics that it was loaded
+            with; only its weights are trained.
         stride_in_1x1: ResNets of the first version halve the map in the first 1x1 convolution of layer2-4,
             not in the 3x3 one; needed for weights trained that way.
 
@@ -56,6 +59,7 @@ class Backbone(nn.Module):
         pool: int = 2,
         train_stages: Literal["all"] | Sequence[str | int] = "all",
         stride_in_1x1: bool = False,
+        freeze_statistics: bool = False,
     ) -> None:
         super().__init__()
         if pool < 1:
@@ -77,6 +81,7 @@ class Backbone(nn.Module):
             _load_weights(self._body, name, settings, Path(weights))
         self.pool: nn.Module = nn.AvgPool2d(pool, pool, ceil_mode=True) if pool > 1 else nn.Identity()
         self._trained_units = self._select(train_stages)
+        self.freeze_statistics = freeze_statistics
         self._freeze()
         self.trunk: FrozenTrunk | None = None
         self.register_load_state_dict_post_hook(_fold_again)
@@ -134,7 +139,7 @@ class Backbone(nn.Module):
         save_file({name: value.contiguous() for name, value in self._body.state_dict().items()}, path)
 
     def train(self, mode: bool = True) -> Backbone:
-        """Set the mode of the trained stages; frozen stages stay in eval mode."""
+        """Set the mode of the trained stages; what is frozen stays in eval mode."""
         super().train(mode)
         if mode and len(self._trained_units) < len(self._units):
             self.network.eval()
@@ -142,6 +147,10 @@ class Backbone(nn.Module):
                 part = _attribute(self._body, unit)
                 if isinstance(part, nn.Module):
                     part.train()
+        if self.freeze_statistics:
+            for layer in self.network.modules():
+                if isinstance(layer, _BatchNorm):
+                    layer.eval()
         return self
 
     def _select(self, train_stages: Literal["all"] | Sequence[str | int]) -> frozenset[str]:

@@ -35,6 +35,10 @@ class ProbeOpinion(nn.Module):
         whole = logits.new_zeros(num_images, logits.shape[1])
         self.logits = whole.index_copy_(0, rows, logits).to(self.logits)
 
+    def probabilities(self, rows: Tensor) -> Tensor:
+        """Return the probe's probabilities ``(B, C)`` of the images of ``rows``."""
+        return self.logits.index_select(0, rows).sigmoid()
+
     def blend(self, probabilities: Tensor, rows: Tensor, weight: float) -> Tensor:
         """Move probabilities ``(B, C)`` of the images of ``rows`` towards the probe's, in log-odds.
 

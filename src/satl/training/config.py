@@ -168,6 +168,10 @@ class ModelConfig(Section):
     train_stages: Literal["all"] | tuple[str | int, ...] = Field(
         ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
     )
+    freeze_statistics: bool = Field(
+        False,
+        description="Keep the BatchNorm statistics of the pretrained weights in trained stages, too.",
+    )
     pool: int = Field(2, ge=1, description="Average pooling of the last feature map.")
     feature_dim: int | None = Field(
         None,
@@ -200,6 +204,13 @@ class ModelConfig(Section):
         False,
         description="Start each class at the log-odds of its known labels; helps training from scratch.",
     )
+
+    @field_validator("freeze_statistics")
+    @classmethod
+    def _statistics_exist(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("pretrained") is False and info.data.get("weights") is None:
+            raise ValueError("there are no statistics to keep without pretrained: true or weights")
+        return value
 
     @field_validator("text_model")
     @classmethod

@@ -160,7 +160,9 @@ class TrainingStep:
         with self._autocast():
             teacher = None if inputs.clean is None else self._taught(inputs.clean, inputs.indices)
         mixed = None
-        if stage == 2 and self.learner.mixes:
+        if self.learner.mixes(stage):
+            if teacher is None:
+                teacher = self.learner.taught(None, inputs.indices)
             # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
             with self._apart():
                 mixed = self._forward(inputs, stage, observe, batch, teacher, inputs.shares)

@@ -291,7 +291,7 @@ class Trainer:
             shape = (self.cells.shape[1], parts * (images_of_part * (images_of_part - 1) // 2))
             noise = torch.rand(shape, generator=self.generator, device=self.device)
         shares = None
-        if stage == 2 and self.learner.mixes:
+        if self.learner.mixes(stage):
             shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
         return StepInputs(
             pixels=pixels,
