@@ -101,10 +101,10 @@ def thresholds(
 
 
 def _parameters(rule: str, settings: list[str]) -> Parameters:
-    import yaml
     from pydantic import ValidationError
 
     from satl.methods.base import RULES
+    from satl.settings import plain_value
 
     part = RULES[rule]
     given: dict[str, Any] = {}
@@ -117,8 +117,8 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
             hint = nearest(name, part.own_fields) or f"; it has: {', '.join(part.own_fields)}"
             raise ConfigError(f"--set {text}: rule '{rule}' has no parameter '{name}'{hint}.")
         try:
-            given[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
+            given[name] = plain_value(value)
+        except ValueError:
             raise ConfigError(
                 f"--set {text}: the value cannot be read; write a plain number or word."
             ) from None

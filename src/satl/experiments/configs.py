@@ -10,9 +10,10 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from satl.errors import ConfigError, nearest
-from satl.experiments.grid import Cell, Grid, read_yaml
+from satl.experiments.grid import Cell, Grid
 from satl.experiments.paper import paper
 from satl.methods import get_method
+from satl.settings import read_yaml
 from satl.training.config import RunConfig
 from satl.training.reading import apply_overrides, make_config
 

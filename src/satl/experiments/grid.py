@@ -13,31 +13,10 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from satl.errors import ConfigError, nearest
+from satl.settings import parse_setting, read_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 _AXES = {"method.name": "methods", "data.proportion": "proportions", "training.seed": "seeds"}
-
-
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Return key and value of a ``section.key=value`` setting; the value is read as YAML.
-
-    >>> parse_setting("method.rate=0.3"), parse_setting("training.lr=1e-4")
-    (('method.rate', 0.3), ('training.lr', 0.0001))
-    """
-    key, equals, value = text.partition("=")
-    key = key.strip()
-    if not equals or not all(key.split(".")):
-        raise ValueError("write it as section.key=value, for example training.epochs=5")
-    try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ValueError("the value is not valid YAML") from error
-    if isinstance(parsed, str):
-        try:  # YAML 1.1 reads 1e-4 as a word, because it lacks the dot
-            return key, float(parsed)
-        except ValueError:
-            return key, parsed
-    return key, parsed
 
 
 def _check_setting(text: str) -> str:
@@ -233,21 +212,6 @@ class Grid(Part):
                         for setting in settings
                     )
                     yield Cell(method, proportion, seed, variant, common, tuple(own))
-
-
-def read_yaml(path: Path, kind: str) -> dict[str, Any]:
-    """Read a YAML file that must hold keys; ``kind`` says in messages what was expected."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give {kind}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        place = getattr(error, "problem_mark", None)
-        line = f" at line {place.line + 1}" if place is not None else ""
-        raise ConfigError(f"{path}: is not valid YAML{line}; mend the file.") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{path}: must hold keys and values; give {kind}.")
-    return content
 
 
 def read_grid(path: Path | str) -> Grid:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from satl.errors import ConfigError, nearest
+from satl.settings import parse_setting, read_yaml
 from satl.training.config import RunConfig, Section
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -24,20 +25,7 @@ def read_config(path: Path | str, overrides: Iterable[str] = ()) -> RunConfig:
         ConfigError: the file cannot be read, a key is unknown, or a value does not fit.
     """
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror}); give a YAML file.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        place = getattr(error, "problem_mark", None)
-        line = f" at line {place.line + 1}" if place is not None else ""
-        raise ConfigError(f"{path}: is not valid YAML{line}; mend the file.") from error
-    if content is None:
-        content = {}
-    if not isinstance(content, dict):
-        raise ConfigError(
-            f"{path}: must hold sections such as data and training, not a {type(content).__name__}."
-        )
+    content = read_yaml(path, "a YAML file with sections such as data and training")
     _make_absolute(content, path.parent)
     content = apply_overrides(content, overrides)
     _make_absolute(content, Path.cwd())
@@ -52,21 +40,17 @@ def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dic
     """
     result = _copy(content)
     for override in overrides:
-        name, equals, text = override.partition("=")
-        keys = name.strip().split(".")
-        if not equals or not all(keys):
-            raise ConfigError(
-                f"--set {override}: write it as section.key=value, for example training.epochs=5."
-            )
-        place = result
-        for key in keys[:-1]:
-            if not isinstance(place.get(key), dict):
-                place[key] = {}
-            place = place[key]
         try:
-            place[keys[-1]] = _plain_value(text)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {override}: the value is not valid YAML.") from error
+            name, value = parse_setting(override)
+        except ValueError as error:
+            raise ConfigError(f"--set {override}: {error}.") from error
+        *sections, key = name.split(".")
+        place = result
+        for section in sections:
+            if not isinstance(place.get(section), dict):
+                place[section] = {}
+            place = place[section]
+        place[key] = value
     return result
 
 
@@ -103,17 +87,6 @@ def save_config(config: RunConfig, path: Path) -> None:
 
     with atomic_path(path) as temporary:
         temporary.write_text(yaml.safe_dump(config.resolved(), sort_keys=False), encoding="utf-8")
-
-
-def _plain_value(text: str) -> Any:
-    value = yaml.safe_load(text)
-    if isinstance(value, str):
-        # YAML 1.1 reads 1e-4 as a word, because it lacks the dot.
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
 
 
 def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
