@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", choices=["last", "best"], default="last")
     options = parser.parse_args()
+    if not (options.folder / "results.csv").is_file():
+        parser.error(f"{options.folder}: holds no results.csv; give the --out folder of `satl experiment`.")
     found = read(options.folder, options.model)
     for proportion in sorted({key[0] for key in found}):
         print(f"\n{100 * proportion:g} % known")

@@ -210,6 +210,13 @@ def test_a_step_with_a_teacher_and_mixed_pictures_can_be_measured() -> None:
     rows.ROWS["eager-fp32"].build(shape)()
 
 
+def test_differences_of_no_experiment_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    refused = run("differences", tmp_path)
+    assert refused.returncode == 2
+    assert "holds no results.csv; give the --out folder" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_differences_are_paired_by_seed_at_each_proportion(tmp_path: Path) -> None:
     lines = ["status,model,proportion,method,variant,seed,mAP,pseudo_precision_micro,pseudo_recall_micro"]
     for seed, (ignored, own, changed) in enumerate([(50, 52, 53), (60, 63, 63), (70, 74, 76)]):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -147,6 +149,11 @@ def test_a_run_fits_it_once_and_keeps_it(tmp_path: Path) -> None:
         assert torch.equal(value, gone_on.learner.state_dict()[name]), name
     recogniser = Recogniser.load(tmp_path / "whole", "last")
     rows = data.rows("train")
+    shorter = replace(data, table=data.table.select(np.arange(len(logits) - 1)))
+    with pytest.raises(
+        RunError, match=rf"rows, but had {len(logits)} when the run was trained on it; restore"
+    ):
+        recogniser.scores(shorter, rows)
     scores = recogniser.scores(data, rows)
     blended = whole.learner.probe.blend(
         torch.from_numpy(scores["probability"]), torch.from_numpy(rows), whole.learner.probe_weight

@@ -63,7 +63,17 @@ class Recogniser:
         return class_probabilities(self.learner.network, batches, self.transform, self.device, self.bf16)
 
     def scores(self, data: RunData, rows: Any, batch_size: int = 64) -> dict[str, FloatArray]:
-        """Return ``probability`` and every generator's scores for the cells of ``rows``, each ``(N, C)``."""
+        """Return ``probability`` and every generator's scores for the cells of ``rows``, each ``(N, C)``.
+
+        Raises:
+            RunError: the table has rows that the run did not have, or lacks some.
+        """
+        probe, rows_now = self.learner.probe, len(data.table.cells)
+        if probe is not None and len(probe.logits) not in (0, rows_now):
+            raise RunError(
+                f"{self.config.data.table or 'data'}: has {rows_now} rows, but had {len(probe.logits)} when the run "
+                "was trained on it; restore the table or train again."
+            )
         batches = self._batches(data.source, rows, batch_size)
         cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
         return cell_scores(self.learner, cells, batches, self.transform, self.device, self.bf16)
