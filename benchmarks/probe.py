@@ -2,7 +2,7 @@
 
 ``python benchmarks/probe.py CONFIG --features FILE`` takes a configuration, such as ``experiments/coco18/base.yaml``,
 for its data, its pictures and its backbone; a grid of that configuration trains networks on the same known labels.
-Features of all images are computed once (a quarter of an hour for 12,000 photographs and a ResNet-50 on two cores) and
+Features of all images are computed once (some 20 minutes for 12,000 photographs and a ResNet-50 on two cores) and
 kept in FILE. Printed is the mAP on the test images, mean and deviation over seeds, for each known proportion.
 """
 

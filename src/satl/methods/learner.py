@@ -97,7 +97,7 @@ class Learner(nn.Module):
         with_pairs = self.method.needs("pairs")
         if shares is not None:
             return self._judge_mixed(
-                self._run_network(mix(images, shares), with_pairs=with_pairs), labels, teacher, shares
+                self._run_network(mix(images, shares), with_pairs=with_pairs), labels, stage, teacher, shares
             )
         output = self._run_network(images, with_pairs=with_pairs)
         return self._judge(output, labels, indices, stage, ramp, observe, teacher, noise, batch)
@@ -105,12 +105,19 @@ class Learner(nn.Module):
     def mixes(self, stage: int) -> bool:
         """Whether a step of this stage has a further call of :meth:`forward`, for mixed images.
 
-        Those of stage 1 have it where a probe can teach: an average of weights that were random a moment ago cannot.
+        In stage 1 that takes a probe to teach: an average of weights that were random a moment ago cannot.
         """
         if stage == 1 and (self.probe is None or self.wants_probe):
             return False
         # A weight of 0 saves the call; terms that have no weight of this name always want it.
-        return self.method.needs("mixed") and bool(getattr(self.parameters_of_method, "mix_weight", 1.0))
+        return bool(self._terms(stage, mixed=True)) and bool(
+            getattr(self.parameters_of_method, "mix_weight", 1.0)
+        )
+
+    def _terms(self, stage: int, mixed: bool) -> list[str]:
+        """Return the names of a stage's terms that are about mixed images, or of those that are not."""
+        terms = self.method.stage2 if stage == 2 else self.method.stage1
+        return [name for name in terms if ("mixed" in TERMS[name].needs) == mixed]
 
     def compile_step(self, **options: Any) -> None:
         """From now on let :meth:`forward` run compiled code; other methods and ``network`` itself stay as they are.
@@ -162,12 +169,10 @@ class Learner(nn.Module):
         rules = {name: self._rule(name) for name in scores}
         parameters = self.parameters_of_method
         context = StepContext(parameters, output, labels, scores, pseudo, rules, teacher, noise, batch)
-        terms = [
-            name
-            for name in (self.method.stage2 if stage == 2 else self.method.stage1)
-            if "mixed" not in TERMS[name].needs
-        ]
-        parts = {name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0) for name in terms}
+        parts = {
+            name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0)
+            for name in self._terms(stage, mixed=False)
+        }
         if stage == 2:
             parts |= self._threshold_loss(scores, labels)
         if observe:
@@ -179,13 +184,13 @@ class Learner(nn.Module):
         return StepResult(loss, _detached(parts), pseudo, evidence)
 
     def _judge_mixed(
-        self, output: NetworkOutput, labels: Tensor, teacher: Tensor | None, shares: Tensor
+        self, output: NetworkOutput, labels: Tensor, stage: int, teacher: Tensor | None, shares: Tensor
     ) -> StepResult:
         """What :meth:`_judge` is for a step's images, for mixed ones: the terms that are about them."""
         context = StepContext(
             self.parameters_of_method, output, labels, {}, {}, {}, teacher=teacher, shares=shares
         )
-        parts = {name: TERMS[name](context) for name in self.method.stage2 if "mixed" in TERMS[name].needs}
+        parts = {name: TERMS[name](context) for name in self._terms(stage, mixed=True)}
         loss = torch.stack(list(parts.values())).sum() + self._nothing_from_rules()
         return StepResult(loss, _detached(parts), {}, None)
 

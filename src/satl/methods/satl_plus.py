@@ -67,7 +67,7 @@ register_method(
         "targets of mixed pictures.",
         reference="satl, built on SATL (arXiv 2507.23263), mean teachers (Tarvainen and Valpola, 2017) and mixup "
         "(Zhang et al., 2018).",
-        stage1=("classification", "contrast"),
+        stage1=("classification", "contrast", "mixed"),
         stage2=("classification", "contrast", "pseudo", "mixed"),
         generators=("cross", "teacher"),
         threshold="semantic",
