@@ -110,8 +110,9 @@ def reference() -> str:
     lines += [
         "### method",
         "",
-        "`method.name` chooses the method (default `sst+satl`) and `method.threshold` another threshold rule for a",
-        "method that makes pseudo-labels; the other keys are those of the method's parts.",
+        "`method.name` chooses the method (default `sst+satl`). For a method that makes pseudo-labels,",
+        "`method.threshold` chooses another threshold rule and `method.generators` some of its generators only,",
+        "such as `[cross]`; the other keys are those of the method's parts.",
         "",
         "| method | network | generators | threshold | stage 1 | added in stage 2 | own defaults |",
         "|---|---|---|---|---|---|---|",

@@ -26,6 +26,7 @@ from satl.thresholds import (
     SemanticAwareThreshold,
     ThresholdRule,
 )
+from satl.training.reading import make_config
 from training.tiny import metrics, tiny_config, train
 
 CLASS_OF: dict[str, type[ThresholdRule]] = {
@@ -107,6 +108,36 @@ def test_a_default_of_a_method_goes_with_its_rule_only() -> None:
     # The variant belongs to the loss as well as to the rule, so it stays when the rule goes.
     large = dataclasses.replace(METHODS["large-loss"], defaults={"variant": "temporary", "share_step": 0.1})
     assert large.with_threshold("cap").parameters().variant == "temporary"
+
+
+def test_some_of_the_generators_can_be_chosen() -> None:
+    config = tiny_config("method.name=satl+", "method.generators=[teacher]")
+    assert config.method.declared().generators == ("teacher",)
+    assert config.resolved()["method"]["generators"] == ["teacher"]
+    assert make_config(config.resolved(), "again").resolved() == config.resolved()
+    both = tiny_config("method.name=satl+", "method.generators=[teacher, cross]")
+    assert both.method.declared() == METHODS["satl+"]
+    assert "generators" not in tiny_config("method.name=satl+").resolved()["method"]
+    # The bank goes with its generator.
+    with pytest.raises(ConfigError, match="bank_size"):
+        tiny_config("method.name=satl+", "method.generators=[teacher]", "method.bank_size=5")
+    rule = tiny_config("method.name=sst", "method.generators=[intra]", "method.threshold=mat").method
+    assert (rule.declared().generators, rule.declared().threshold) == (("intra",), "mat")
+
+
+@pytest.mark.parametrize(
+    ("settings", "part"),
+    [
+        (("method.name=sst", "method.generators=[teacher]"), "there is no 'teacher'; .* are intra, cross"),
+        (("method.name=sst", "method.generators=[]"), "name at least one"),
+        (("method.name=hst", "method.generators=[intra]"), "about the scores of 'prototype'; keep it"),
+        (("method.name=sst", "method.generators=[cross, cross]"), "each once"),
+        (("method.name=ignore", "method.generators=[cross]"), "makes no pseudo-labels"),
+    ],
+)
+def test_wrong_generators_are_named(settings: tuple[str, ...], part: str) -> None:
+    with pytest.raises(ConfigError, match=part):
+        tiny_config(*settings)
 
 
 @pytest.mark.parametrize(("name", "rule"), list(dict.fromkeys(PAIRS)))

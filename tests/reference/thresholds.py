@@ -32,13 +32,19 @@ def ideal_threshold(
     negative_quantile: float,
     positive_quantile: float,
     min_count: int = 1,
+    negatives_per_positive: float = 0.0,
 ) -> float | None:
     """The ideal threshold of one class, None where it has none."""
     negatives = known_scores(scores, labels, column, -1)
     positives = known_scores(scores, labels, column, +1)
     if len(negatives) + len(positives) < min_count:
         return None
-    found = [order_statistic(negatives, negative_quantile), order_statistic(positives, positive_quantile)]
+    negative = order_statistic(negatives, negative_quantile)
+    spared = math.floor(Fraction(str(negatives_per_positive)) * len(positives))
+    if negative is not None and spared > 0:
+        # The highest so many may lie above it; at least the lowest one may not.
+        negative = min(negative, negatives[max(0, len(negatives) - 1 - spared)])
+    found = [negative, order_statistic(positives, positive_quantile)]
     return max((value for value in found if value is not None), default=None)
 
 

@@ -46,17 +46,25 @@ def score_tables(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return scores, (picks - 1).view(images, classes).to(dtype)
 
 
-@given(table=score_tables(), negative=levels, positive=levels, bins=st.sampled_from([2, 7, 100, 2048]))
-@settings(max_examples=120, deadline=None)
+@given(
+    table=score_tables(),
+    negative=levels,
+    positive=levels,
+    bins=st.sampled_from([2, 7, 100, 2048]),
+    spared=st.sampled_from([0.0, 0.0, 0.02, 0.1, 0.5, 3.0]),
+)
+@settings(max_examples=200, deadline=None)
 def test_ideal_thresholds_are_order_statistics_within_one_bin(
-    table: tuple[Tensor, Tensor], negative: float, positive: float, bins: int
+    table: tuple[Tensor, Tensor], negative: float, positive: float, bins: int, spared: float
 ) -> None:
     scores, labels = table
     counts = score_histogram(scores, labels, bins)
-    ours = ideal_thresholds(counts, negative, positive)
+    ours = ideal_thresholds(counts, negative, positive, negatives_per_positive=spared)
     rows, marks = scores.double().tolist(), labels.int().tolist()
     for column in range(scores.shape[1]):
-        exact = reference.ideal_threshold(rows, marks, column, negative, positive)
+        exact = reference.ideal_threshold(
+            rows, marks, column, negative, positive, negatives_per_positive=spared
+        )
         value = float(ours[column])
         if exact is None:
             assert math.isnan(value)

@@ -140,6 +140,8 @@ def test_half_precision_scores_under_autocast() -> None:
         ({"bins": 1}, "bins"),
         ({"min_count": 0}, "min_count"),
         ({"convention": "eq6"}, "convention"),
+        ({"negatives_per_positive": -0.1}, "negatives_per_positive"),
+        ({"negatives_per_positive": float("nan")}, "negatives_per_positive"),
     ],
 )
 def test_impossible_options_are_named(options: dict[str, object], word: str) -> None:
@@ -156,6 +158,30 @@ def test_impossible_schedules_are_refused(options: dict[str, float]) -> None:
 def test_a_rule_without_a_way_to_move_says_so() -> None:
     with pytest.raises(NotImplementedError):
         ThresholdRule(2).update()
+
+
+def test_one_odd_negative_does_not_decide_for_a_common_class() -> None:
+    labels = torch.ones(1000, 2, dtype=torch.int8)
+    labels[:100, 0] = -1  # nine in ten images show the first class, one in a hundred the second
+    labels[:990, 1] = -1
+    scores = torch.where(labels > 0, 0.6, 0.2)
+    scores[0, 0] = 0.9
+    value = {}
+    for spared in (0.0, 0.02):
+        rule = SemanticAwareThreshold(2, rate=1.0, negatives_per_positive=spared)
+        rule.observe(scores, labels)
+        rule.update()
+        value[spared] = rule.value.tolist()
+    assert value[0.0] == pytest.approx([0.9, 0.6], abs=1e-3)
+    assert value[0.02] == pytest.approx([0.6, 0.6], abs=1e-3)
+    rare = scores[:, 1:].clone()
+    rare[0] = 0.9
+    for spared in (0.0, 0.02):
+        rule = SemanticAwareThreshold(1, rate=1.0, negatives_per_positive=spared)
+        rule.observe(rare, labels[:, 1:])
+        rule.update()
+        # Ten known positives buy no negative.
+        assert rule.value.tolist() == pytest.approx([0.9], abs=1e-3)
 
 
 def test_repr_shows_what_matters() -> None:

@@ -88,6 +88,12 @@ class SemanticParameters(HistogramParameters):
     )
     negative_quantile: float = Field(0.999, ge=0, le=1, description="Level on known negatives' scores.")
     positive_quantile: float = Field(0.1, ge=0, le=1, description="Level on known positives' scores.")
+    negatives_per_positive: float = Field(
+        0.0,
+        ge=0,
+        description="Known negatives that may lie above the threshold for each known positive of the class, where that "
+        "is more than negative_quantile lets pass: for classes that most images show. 0 is the paper's rule.",
+    )
     convention: Literal["rate", "eq5"] = Field(
         "rate",
         description="'eq5' is the paper's literal equation 5, in which the rate has the opposite sense.",
@@ -131,8 +137,8 @@ class Part:
     parameters: type[Parameters]
     """What a user may set once a method names this part."""
     needs: frozenset[str]
-    """What the step must bring for it: ``pairs`` (the pair branch), ``teacher`` (an average of weights), ``noise``, or
-    ``mixed`` (images)."""
+    """What the step must bring for it: ``pairs`` (the pair branch), ``teacher`` (an average of weights), ``noise``,
+    ``mixed`` (images), or the scores of a generator (``prototype scores``)."""
     ramped: bool
     """Whether a loss term grows from 0 to its weight during the first epoch, as two of SST's do."""
 
@@ -221,6 +227,36 @@ class Method:
     def needs(self, what: str) -> bool:
         """Whether some part needs ``pairs``, a ``teacher``, ``noise`` or ``mixed`` images."""
         return any(what in part.needs for part in self.parts)
+
+    def with_generators(self, names: tuple[str, ...]) -> Method:
+        """Return the same method with some of its generators only.
+
+        >>> from satl.methods import get_method
+        >>> "bank_size" in get_method("satl+").with_generators(("teacher",)).parameters.model_fields
+        False
+        """
+        if not self.generators:
+            raise ConfigError(
+                f"method.generators: method '{self.name}' makes no pseudo-labels, so there is none to choose; remove "
+                "the key."
+            )
+        strange = [name for name in names if name not in self.generators]
+        if strange or not names or len(set(names)) < len(names):
+            problem = f"there is no '{strange[0]}'" if strange else "name at least one, and each once"
+            raise ConfigError(
+                f"method.generators: {problem}; those of method '{self.name}' are {', '.join(self.generators)}."
+            )
+        for name in self.generators:
+            if name not in names and self.needs(f"{name} scores"):
+                raise ConfigError(
+                    f"method.generators: a loss of method '{self.name}' is about the scores of '{name}'; keep it."
+                )
+        # In the order of the method, so that the same choice is the same run.
+        chosen = replace(self, generators=tuple(name for name in self.generators if name in names))
+        kept = {name for part in chosen.parts for name in part.parameters.model_fields}
+        return replace(
+            chosen, defaults={name: value for name, value in self.defaults.items() if name in kept}
+        )
 
     def with_threshold(self, rule: str) -> Method:
         """Return the same method with another threshold rule.

@@ -81,7 +81,7 @@ def _learned(setting: Setting) -> ThresholdRule:
     )
 
 
-@TERMS.register("prototype_contrast", PrototypeContrastParameters)
+@TERMS.register("prototype_contrast", PrototypeContrastParameters, needs=["prototype scores"])
 def _prototype_contrast(context: StepContext) -> Tensor:
     parameters = context.parameters
     # A score that means nothing is 0 and has no gradient: it costs as much as an unknown cell.

@@ -110,6 +110,7 @@ def _semantic(setting: Setting) -> ThresholdRule:
         bins=parameters.bins,
         min_count=parameters.min_count,
         convention=parameters.convention,
+        negatives_per_positive=parameters.negatives_per_positive,
     )
 
 

@@ -55,7 +55,7 @@ def add_to_histogram(counts: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     return counts
 
 
-def histogram_quantile(counts: Tensor, level: float) -> Tensor:
+def histogram_quantile(counts: Tensor, level: float | Tensor) -> Tensor:
     """Invert histograms on [0, 1]: the upper edge of the first bin at which the CDF reaches ``level``.
 
     This is the order statistic ``ceil(level * n)`` ("inverted CDF"), rounded up to the next bin edge, so at
@@ -63,7 +63,7 @@ def histogram_quantile(counts: Tensor, level: float) -> Tensor:
 
     Args:
         counts: ``(..., bins)`` integer counts.
-        level: quantile level in [0, 1].
+        level: quantile level in [0, 1], one for all or ``(...)``.
 
     Returns:
         ``(...)`` float64 quantiles.
@@ -85,7 +85,11 @@ def _bin_of_rank(counts: Tensor, rank: Tensor) -> Tensor:
 
 
 def ideal_thresholds(
-    counts: Tensor, negative_quantile: float = 0.999, positive_quantile: float = 0.1, min_count: int = 1
+    counts: Tensor,
+    negative_quantile: float = 0.999,
+    positive_quantile: float = 0.1,
+    min_count: int = 1,
+    negatives_per_positive: float = 0.0,
 ) -> Tensor:
     """Compute the ideal threshold of every class, the paper's tau*.
 
@@ -100,11 +104,22 @@ def ideal_thresholds(
         negative_quantile: level on the known negatives.
         positive_quantile: level on the known positives.
         min_count: least number of known cells.
+        negatives_per_positive: known negatives that may lie above the first of the two, for each known positive,
+            where that is more than the level lets pass; not in the paper. One negative in a thousand is what a
+            rare class can bear; in a class that most images show, a single odd negative would decide.
 
     Returns:
         ``(C,)`` float64.
+
+    >>> labels = torch.tensor([[1]] * 40 + [[-1]] * 10)
+    >>> scores = torch.cat([torch.full((40, 1), 0.65), torch.full((9, 1), 0.15), torch.full((1, 1), 0.95)])
+    >>> counts = score_histogram(scores, labels, bins=10)
+    >>> ideal_thresholds(counts), ideal_thresholds(counts, negatives_per_positive=0.025)
+    (tensor([1.], dtype=torch.float64), tensor([0.7000], dtype=torch.float64))
     """
-    negative = histogram_quantile(counts[0], negative_quantile)
+    negatives, positives = counts[0].sum(-1).double(), counts[1].sum(-1).double()
+    spared = 1.0 - negatives_per_positive * positives / negatives.clamp(min=1.0)
+    negative = histogram_quantile(counts[0], spared.clamp(min=0.0, max=negative_quantile))
     positive = histogram_quantile(counts[1], positive_quantile)
     ideal = torch.fmax(negative, positive)
     return torch.where(counts.sum(dim=(0, 2)) >= min_count, ideal, torch.nan)

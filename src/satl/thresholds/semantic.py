@@ -28,6 +28,9 @@ class SemanticAwareThreshold(HistogramThreshold):
         convention: ``"rate"`` moves by ``value <- (1 - rate) * value + rate * ideal``, which is what the
             paper's text and figures describe. ``"eq5"`` is its literal equation 5,
             ``value <- rate * value + (1 - rate) * ideal``; the two agree at 0.5.
+        negatives_per_positive: known negatives that may lie above the ideal threshold for each known positive of
+            the class, where that is more than ``negative_quantile`` lets pass. 0 is the paper's rule, under which
+            a single odd negative decides in a class that most images show.
 
     Shapes:
         scores and labels ``(B, C)``; labels are +1 present, -1 absent, 0 unknown; ``value`` ``(C,)``.
@@ -55,6 +58,7 @@ class SemanticAwareThreshold(HistogramThreshold):
         bins: int = 2048,
         min_count: int = 1,
         convention: Literal["rate", "eq5"] = "rate",
+        negatives_per_positive: float = 0.0,
     ) -> None:
         for name, level in (
             ("negative_quantile", negative_quantile),
@@ -65,7 +69,10 @@ class SemanticAwareThreshold(HistogramThreshold):
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
         if convention not in ("rate", "eq5"):
             raise ValueError(f"convention must be 'rate' or 'eq5', got {convention!r}.")
+        if not negatives_per_positive >= 0.0:
+            raise ValueError(f"negatives_per_positive must be 0 or larger, got {negatives_per_positive}.")
         super().__init__(num_classes, 2, bins, min_count)
+        self.negatives_per_positive = negatives_per_positive
         self.negative_quantile = negative_quantile
         self.positive_quantile = positive_quantile
         self.rate = rate
@@ -78,11 +85,18 @@ class SemanticAwareThreshold(HistogramThreshold):
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the ideal thresholds ``(C,)`` of counts ``(2, C, bins)`` (NaN: no evidence)."""
-        return ideal_thresholds(counts, self.negative_quantile, self.positive_quantile, self.min_count)
+        return ideal_thresholds(
+            counts,
+            self.negative_quantile,
+            self.positive_quantile,
+            self.min_count,
+            self.negatives_per_positive,
+        )
 
     def extra_repr(self) -> str:
         """Show the parameters that matter."""
         return (
             f"{self.num_classes}, negative_quantile={self.negative_quantile}, "
-            f"positive_quantile={self.positive_quantile}, rate={self.rate}, bins={self.bins}"
+            f"positive_quantile={self.positive_quantile}, rate={self.rate}, bins={self.bins}, "
+            f"negatives_per_positive={self.negatives_per_positive}"
         )

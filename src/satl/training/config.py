@@ -288,10 +288,13 @@ class MethodConfig(BaseModel):
 
     name: str = "sst+satl"
     threshold: str | None = None
+    generators: tuple[str, ...] | None = None
 
     def declared(self) -> Method:
-        """Return the method, with another threshold rule where one is asked for."""
+        """Return the method, with another threshold rule or fewer generators where that is asked for."""
         method = get_method(self.name)
+        if self.generators is not None:
+            method = method.with_generators(self.generators)
         return method if self.threshold is None else method.with_threshold(self.threshold)
 
     def parameters(self) -> Parameters:
@@ -316,7 +319,7 @@ class RunConfig(Section):
     def resolved(self) -> dict[str, Any]:
         """Return the whole configuration, defaults and method parameters included, as plain data."""
         plain: dict[str, Any] = self.model_dump(mode="json")
-        chosen = {} if self.method.threshold is None else {"threshold": self.method.threshold}
+        chosen = self.method.model_dump(mode="json", include={"threshold", "generators"}, exclude_none=True)
         parameters = self.method.parameters().model_dump(mode="json")
         plain["method"] = {"name": self.method.name, **chosen, **parameters}
         return plain
