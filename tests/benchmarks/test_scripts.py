@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 from benchmarks.scripts import FOLDER, run, script
 from satl.evaluation import average_precision
+from satl.experiments.results import COLUMNS
 from satl.images import Batches, EvalTransform
 from satl.methods.base import NETWORKS
 from satl.models.backbone import Backbone
@@ -213,22 +215,29 @@ def test_a_step_with_a_teacher_and_mixed_pictures_can_be_measured() -> None:
 def test_differences_of_no_experiment_are_refused_in_a_sentence(tmp_path: Path) -> None:
     refused = run("differences", tmp_path)
     assert refused.returncode == 2
-    assert "holds no results.csv; give the --out folder" in refused.stderr
+    assert "results.csv: cannot be read; give the --out folder" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
 def test_differences_are_paired_by_seed_at_each_proportion(tmp_path: Path) -> None:
-    lines = ["status,model,proportion,method,variant,seed,mAP,pseudo_precision_micro,pseudo_recall_micro"]
+    quality = ("pseudo_precision_micro", "pseudo_recall_micro")
+    shown = ("status", "model", "proportion", "method", "variant", "seed", "mAP", *quality)
+    rows: list[tuple[object, ...]] = []
     for seed, (ignored, own, changed) in enumerate([(50, 52, 53), (60, 63, 63), (70, 74, 76)]):
-        lines += [
-            f"done,last,0.1,ignore,,{seed},{ignored},,",
-            f"done,last,0.1,sst+satl,,{seed},{own},80,60",
-            f"done,last,0.1,sst+satl,signed,{seed},{changed},70,50",
-            f"done,best,0.1,sst+satl,,{seed},0,0,0",
-            f"done,last,0.2,sst+satl,,{seed},90,80,60",
+        rows += [
+            ("done", "last", 0.1, "ignore", "", seed, ignored, "", ""),
+            ("done", "last", 0.1, "sst+satl", "", seed, own, 80, 60),
+            ("done", "last", 0.1, "sst+satl", "signed", seed, changed, 70, 50),
+            ("done", "best", 0.1, "sst+satl", "", seed, 0, 0, 0),
+            ("done", "last", 0.2, "sst+satl", "", seed, 90, 80, 60),
         ]
-    lines.append("failed,last,0.1,sst+satl,,3,,,")
-    (tmp_path / "results.csv").write_text("\n".join(lines) + "\n")
+    rows.append(("failed", "last", 0.1, "sst+satl", "", 3, "", "", ""))
+    file = tmp_path / "results.csv"
+    with file.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, COLUMNS)
+        writer.writeheader()
+        writer.writerows(dict(zip(shown, row, strict=True)) for row in rows)
+    assert run("differences", file).stdout == run("differences", tmp_path).stdout
     finished = run("differences", tmp_path)
     assert finished.returncode == 0, finished.stderr
     printed = [" ".join(line.split()) for line in finished.stdout.splitlines()]

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -38,7 +39,7 @@ def _fake_worker(monkeypatch):
     monkeypatch.setattr(pool, "_COMMAND", (sys.executable, worker))
 
 
-def run(folder, kinds, jobs=1, act=None, models="all"):
+def run(folder, kinds, jobs=1, act=None, models="all", seconds=None):
     """Run plain cells of seeds 0 and 1, and one of each kind of misbehaviour."""
     variants = [{"name": kind, "set": ["training.lr=0.1"], "seeds": [0]} for kind in kinds]
     grid = grid_of(methods=["ignore"], variants=variants)
@@ -48,7 +49,7 @@ def run(folder, kinds, jobs=1, act=None, models="all"):
     notes = Notes(act)
     with folder.locked() as lock:
         try:
-            run_cells(folder, {cell: configs[cell] for cell in order}, lock, jobs, notes, models)
+            run_cells(folder, {cell: configs[cell] for cell in order}, lock, jobs, notes, models, seconds)
         finally:
             notes.states = {cell.name: folder.state(cell) for cell in order}
     return notes
@@ -143,3 +144,46 @@ def test_of_several_gpus_each_worker_gets_one(monkeypatch):
     assert [worker_environment(n, 3, devices)["CUDA_VISIBLE_DEVICES"] for n in (1, 2, 3)] == ["2", "5", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     assert worker_environment(2, 2, pool.visible_devices())["CUDA_VISIBLE_DEVICES"] == "1"
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time, in a list: it passes only when a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_no_cell_is_begun_that_would_not_be_finished(tmp_path, clock):
+    def pass_ten_seconds(event):
+        if event["event"] == "begin":
+            clock[0] += 10.0
+
+    folder = ExperimentFolder(tmp_path)
+    kinds = ["first", "second"]
+    notes = run(folder, kinds, act=pass_ten_seconds, seconds=35.0)
+    # Four cells of ten seconds do not fit into 35.
+    ended = [name for name, kind in notes.told if kind == "done"]
+    assert ended == ["ignore-p30-s0-first", "ignore-p30-s0-second", "ignore-p30-s0"]
+    begun = [name for name, kind in notes.told if kind == "begin"]
+    assert begun == ended
+    assert ("", "stopping") not in notes.told
+
+
+def test_no_time_begins_nothing(tmp_path):
+    notes = run(ExperimentFolder(tmp_path), [], seconds=0.0)
+    assert notes.told == []
+    assert set(notes.states.values()) == {"new"}
+
+
+def test_a_cell_that_still_runs_in_the_end_is_asked_to_save(tmp_path, clock):
+    def run_out(event):
+        if event["event"] == "step":
+            clock[0] += 100.0
+
+    notes = run(ExperimentFolder(tmp_path), ["endless"], act=run_out, seconds=60.0)
+    assert [told for told in notes.told if told[1] not in ("begin", "step")] == [
+        ("", "stopping"),
+        ("ignore-p30-s0-endless", "stopped"),
+    ]
+    assert notes.states["ignore-p30-s1"] == "new"

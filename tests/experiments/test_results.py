@@ -6,8 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.grids import FACTS, grid_of, results_of, row
+from satl.errors import RunError
 from satl.experiments.folder import RESULT, ExperimentFolder, write_json
-from satl.experiments.results import COLUMNS, Estimate, gather_results
+from satl.experiments.results import COLUMNS, Estimate, gather_results, read_results
 
 MEASURED = {"epoch": 2, "mAP": 0.5, "OF1": 0.4, "CF1": 0.3, "OP": 0.2, "OR": 0.1, "CP": 0.6, "CR": None}
 
@@ -110,3 +111,40 @@ def test_averages_need_every_proportion_of_a_seed():
 def test_an_estimate_of_one_has_no_spread():
     assert Estimate.of([4.0]) == Estimate(4.0, None, 1)
     assert Estimate.of([1.0, 3.0]).deviation == pytest.approx(2**0.5)
+
+
+def test_results_are_read_back_as_they_were(gathered, tmp_path):
+    folder, results = gathered
+    again = read_results(folder.path)
+    assert again.columns == results.columns
+    settings = ("method.rate", "training.schedule")
+    for mine, read in zip(results.rows, again.rows, strict=True):
+        assert {name: read[name] for name in COLUMNS} == {
+            name: "" if name in ("split", "device") and mine[name] is None else mine[name] for name in COLUMNS
+        }
+        assert [read[name] for name in settings] == [mine.get(name) and str(mine[name]) for name in settings]
+    assert again.places("last") == results.places("last")
+    assert [place[1:] for place in again.places("last")] == [
+        ("ignore", ""),
+        ("sst+sate", "rate=0.1"),
+        ("ignore", "schedule=cosine"),
+    ]
+    copy = tmp_path / "kept.csv"
+    copy.write_bytes(folder.csv.read_bytes())
+    assert read_results(copy).rows == again.rows
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "cannot be read; give the --out folder"),
+        ("a,b\n1,2\n", "has no column 'dataset'"),
+        ("", "has no column 'dataset'"),
+        (",".join(COLUMNS) + "\n" + ",".join("x" for _ in COLUMNS) + "\n", "row 2: .*write it anew"),
+    ],
+)
+def test_what_is_no_results_table_is_refused_in_a_sentence(tmp_path, content, words):
+    if content is not None:
+        (tmp_path / "results.csv").write_text(content)
+    with pytest.raises(RunError, match=f"results.csv: {words}"):
+        read_results(tmp_path)

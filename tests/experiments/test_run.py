@@ -54,7 +54,7 @@ def again(finished, tmp_path, monkeypatch):
     shutil.copytree(place / "out", tmp_path / "out")
     asked = []
 
-    def note(folder, configs, lock, jobs, listener, models):
+    def note(folder, configs, lock, jobs, listener, models, seconds):
         asked.extend(cell.name for cell in configs)
         assert models == folder.read_grid().models
 

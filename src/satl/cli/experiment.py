@@ -28,7 +28,12 @@ def experiment(
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells side by side.")] = 1,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only cells of this name; * stands for anything.")
+        list[str] | None,
+        typer.Option("--only", help="Only cells of this name; * stands for anything. In this order."),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", min=0.0, help="Time for the cells; begin none that would not be finished."),
     ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
     show: Annotated[bool, typer.Option("--list", help="Only list the cells and how far they are.")] = False,
@@ -40,7 +45,7 @@ def experiment(
     """Run methods x proportions x seeds, or what is left of them; write tables, tests, figures, a report."""
     if out is None:
         raise ConfigError("satl experiment needs --out DIR, the folder of the experiment.")
-    if report and (grid is not None or only or show or retry_failed):
+    if report and (grid is not None or only or show or retry_failed or minutes is not None):
         raise ConfigError("satl experiment --report takes only --out DIR, an experiment that has been run.")
     if report:
         from satl.experiments.folder import ExperimentFolder
@@ -54,7 +59,8 @@ def experiment(
     from satl.experiments.run import run_experiment
 
     listener = None if quiet else _listener()
-    outcome = run_experiment(grid, out, jobs, only or (), retry_failed, listener)
+    seconds = None if minutes is None else 60.0 * minutes
+    outcome = run_experiment(grid, out, jobs, only or (), retry_failed, listener, seconds)
     _say(outcome)
     if outcome.failed:
         first = outcome.failed[0]

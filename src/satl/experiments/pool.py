@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import signal
@@ -79,6 +80,7 @@ class _Worker:
     ) -> None:
         self.number = number
         self.cell: Cell | None = None
+        self.began_at = 0.0
         self.closed_at: float | None = None
         self.log = logs / f"worker-{number}.log"
         posix = os.name == "posix"
@@ -107,7 +109,7 @@ class _Worker:
 
     def give(self, cell: Cell, task: Mapping[str, Any]) -> None:
         """Let it work on a cell."""
-        self.cell = cell
+        self.cell, self.began_at = cell, time.monotonic()
         assert self.process.stdin is not None
         # If it died just now, the end of its output says so.
         with contextlib.suppress(OSError):
@@ -186,6 +188,7 @@ def run_cells(
     jobs: int = 1,
     listener: Listener | None = None,
     models: Models = "all",
+    seconds: float | None = None,
 ) -> None:
     """Run cells to their ends, ``jobs`` at a time; a failure is noted in the cell's folder.
 
@@ -196,6 +199,8 @@ def run_cells(
         jobs: processes side by side.
         listener: is told what happens.
         models: that are kept of each cell.
+        seconds: time for all of it. A cell is not begun if others of its method took longer than what is left; cells
+            that still run in the end save their state and stop.
 
     Raises:
         Stopped: Ctrl-C or termination; running cells have saved their state.
@@ -205,7 +210,7 @@ def run_cells(
     show: Listener = listener or Quiet()
     show.begin(len(configs))
     try:
-        _Shift(folder, configs, lock, min(jobs, len(configs)), show, models).work()
+        _Shift(folder, configs, lock, min(jobs, len(configs)), show, models, seconds).work()
     finally:
         show.end()
 
@@ -221,7 +226,10 @@ class _Shift:
         jobs: int,
         listener: Listener,
         models: Models,
+        seconds: float | None,
     ) -> None:
+        self.end = math.inf if seconds is None else time.monotonic() + seconds
+        self.took: dict[str, float] = {}  # by method, the longest so far
         self.folder = folder
         self.configs = configs
         self.lock = lock
@@ -233,6 +241,7 @@ class _Shift:
         self.events: queue.Queue[tuple[_Worker, Event | None]] = queue.Queue()
         self.devices = visible_devices()
         self.stopped = False
+        self.expired = False
         folder.logs.mkdir(parents=True, exist_ok=True)
 
     def work(self) -> None:
@@ -246,6 +255,9 @@ class _Shift:
                         self._take_in(*self.events.get(timeout=_POLL_SECONDS))
                     if asked_to_stop() and not self.stopped:
                         self._stop()
+                    if time.monotonic() > self.end and not self.stopped:
+                        self.expired = True
+                        self._stop()
                     for worker in self.workers.values():
                         if worker.lingers:
                             worker.kill()
@@ -254,24 +266,30 @@ class _Shift:
         finally:
             for worker in self.workers.values():
                 worker.kill()
-        if self.stopped:
+        if self.stopped and not self.expired:
             raise Stopped(
                 f"{self.folder.path}: stopped; go on with `satl experiment --out {self.folder.path}`."
             )
 
     def _hire(self, number: int) -> None:
-        if self.pending and not self.stopped:
+        if self._next_cell() is not None:
             environment = worker_environment(number, self.jobs, self.devices)
             worker = _Worker(number, environment, self.folder.logs, self.lock, self.events)
             self.workers[number] = worker
             self._assign(worker)
 
+    def _next_cell(self) -> Cell | None:
+        """Return the first cell that can be expected to be finished in time."""
+        left = 0.0 if self.stopped else self.end - time.monotonic()
+        return next((cell for cell in self.pending if self.took.get(cell.method, 0.0) < left), None)
+
     def _assign(self, worker: _Worker) -> None:
-        if not self.pending or self.stopped:
+        cell = self._next_cell()
+        if cell is None:
             worker.cell = None
             worker.close()
             return
-        cell = self.pending.popleft()
+        self.pending.remove(cell)
         task = {
             "cell": cell.name,
             "path": str(self.folder.run(cell).absolute()),
@@ -302,6 +320,9 @@ class _Shift:
             self._note_failure(cell, event)
             return
         self.listener.event(cell, event)
+        if event["event"] == "done":
+            took = time.monotonic() - worker.began_at
+            self.took[cell.method] = max(took, self.took.get(cell.method, 0.0))
         if event["event"] in ("done", "stopped"):
             if event["event"] == "stopped" and not self.stopped:
                 self._stop()  # somebody asked the worker itself

@@ -6,9 +6,11 @@ import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from satl.errors import RunError
 from satl.experiments.folder import ExperimentFolder
 from satl.experiments.grid import Cell, Grid
 from satl.labels.atomic import atomic_path
@@ -88,6 +90,13 @@ class Results:
         """Whether any cell is finished."""
         return bool(self._values)
 
+    def places(self, model: str = "best") -> tuple[tuple[float, str, str], ...]:
+        """Return proportion, method and variant of the finished cells, by proportion and then as they were run."""
+        found = [
+            (proportion, method, variant) for method, proportion, variant, m in self._values if m == model
+        ]
+        return tuple(sorted(found, key=lambda place: place[0]))
+
     def by_seed(
         self, column: str, method: str, proportion: float, variant: str = "", model: str = "best"
     ) -> dict[int, float]:
@@ -151,6 +160,39 @@ class Results:
             writer.writerows(
                 {key: "" if value is None else value for key, value in row.items()} for row in self.rows
             )
+
+
+def read_results(path: Path) -> Results:
+    """Read results back: ``results.csv`` of an experiment's folder, or such a file of any name.
+
+    Raises:
+        RunError: there is no such file, or it holds something else.
+    """
+    file = path / "results.csv" if path.is_dir() else path
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream)
+            columns = reader.fieldnames or ()
+            missing = [name for name in COLUMNS if name not in columns]
+            if missing:
+                raise RunError(
+                    f"{file}: has no column '{missing[0]}'; give a results.csv of satl experiment."
+                )
+            rows = [{name: _parsed(name, text) for name, text in row.items()} for row in reader]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise RunError(f"{file}: cannot be read; give the --out folder of `satl experiment`.") from error
+    except ValueError as error:
+        raise RunError(f"{file}: row {reader.line_num}: {error}; write it anew with --report.") from error
+    return Results(rows, columns[len(COLUMNS) :])
+
+
+def _parsed(name: str, text: str | None) -> Any:
+    kind = _KINDS.get(name)
+    if kind == "string":
+        return text or ""
+    if not text:
+        return None
+    return text if kind is None else int(text) if kind == "int64" else float(text)
 
 
 def gather_results(folder: ExperimentFolder, grid: Grid) -> Results:

@@ -121,6 +121,7 @@ def run_experiment(
     only: Sequence[str] = (),
     retry_failed: bool = False,
     listener: Listener | None = None,
+    seconds: float | None = None,
 ) -> Outcome:
     """Run what is left of an experiment, then write results, tables, figures and the report.
 
@@ -128,9 +129,10 @@ def run_experiment(
         grid: the file; the one the folder was last run with if not given.
         out: the folder of the experiment, new or begun before.
         jobs: cells side by side.
-        only: patterns of cell names; all if none is given.
+        only: patterns of cell names, those of the first one first; all if none is given.
         retry_failed: run failed cells again.
         listener: is told what happens.
+        seconds: time for the cells; what would not fit is left for later.
 
     Raises:
         SatlError: the grid is wrong, or another experiment is at work in the folder.
@@ -156,7 +158,7 @@ def run_experiment(
             if folder.state(cell) == "done":
                 keep_models(folder.run(cell), plan.grid.models)
         try:
-            run_cells(folder, todo, lock, jobs, listener, plan.grid.models)
+            run_cells(folder, todo, lock, jobs, listener, plan.grid.models, seconds)
         except Stopped:
             report_experiment(folder, plan.grid)
             raise
