@@ -37,6 +37,7 @@ bench: $(VENV)/.ready
 
 docs: $(VENV)/.ready
 	$(PY) docs/make_reference.py
+	$(PY) docs/make_results.py
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 clean:

@@ -1,0 +1,232 @@
+"""Write the tables of ``docs/results.md`` from the results that were measured, ``experiments/*/results/*.csv``.
+
+``python docs/make_results.py`` rewrites what stands between the marks; ``--check`` only says whether the page is up to
+date. Text outside the marks is written by hand. The files are ``results.csv`` of the folders that ``satl experiment``
+wrote, under the names of their grids. All figures are of the last epoch, in per cent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from satl.evaluation import paired_test
+from satl.experiments.results import Estimate, Results, read_results
+
+PAGE = Path(__file__).with_name("results.md")
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+MARKS = re.compile(r"(<!-- begin (.+?): written by docs/make_results\.py -->\n).*?(<!-- end -->)", re.DOTALL)
+NOT_RUN = "-"
+SEEDS = 5
+"""Entries over fewer seeds say over how many."""
+NAMES = {
+    "ignore": "ignore-unknown",
+    "sst": "SST",
+    "sst+satl": "SST+SATL",
+    "hst+satl": "HST+SATL",
+    "satl+": "SATL+",
+}
+MAIN = tuple(NAMES)
+PAIRS = (
+    ("sst+satl", "ignore"),
+    ("sst+satl", "sst"),
+    ("hst+satl", "sst+satl"),
+    ("satl+", "sst+satl"),
+    ("satl+", "ignore"),
+)
+
+
+def results(experiment: str, grid: str) -> Results:
+    """Return what the cells of a grid measured."""
+    return read_results(EXPERIMENTS / experiment / "results" / f"{grid}.csv")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:") -> str:
+    """Return a table whose first column is to the left."""
+    lines = [head, ("---", *[align] * (len(head) - 1)), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def estimate(values: Iterable[float]) -> str:
+    """Return mean and deviation.
+
+    >>> estimate([1.0, 2.0, 3.0]), estimate([]), estimate([1.0] * 5)
+    ('2.0 ± 1.0 (3)', '-', '1.0 ± 0.0')
+    """
+    found = Estimate.of(values)
+    if found.mean is None:
+        return NOT_RUN
+    deviation = "" if found.deviation is None else f" ± {found.deviation:.1f}"
+    return f"{found.mean:.1f}{deviation}{_count(found.n)}"
+
+
+def difference(first: dict[int, float], second: dict[int, float]) -> str:
+    """Return the mean difference over the seeds that both have, its interval and p.
+
+    >>> difference({0: 3.0, 1: 4.0, 2: 5.2}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 9.0})
+    '+2.1 [1.8, 2.4], 0.001 (3)'
+    """
+    seeds = sorted(first.keys() & second.keys())
+    if len(seeds) < 2:
+        return NOT_RUN
+    test = paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+    interval = f"[{test.interval_low:z.1f}, {test.interval_high:z.1f}]"
+    return f"{_signed(test.mean_difference)} {interval}, {_p_value(test.p_value)}{_count(len(seeds))}"
+
+
+def _signed(value: float) -> str:
+    shown = f"{value:+z.1f}"
+    return "0.0" if shown == "+0.0" else shown
+
+
+def _count(n: int) -> str:
+    return "" if n == SEEDS else f" ({n})"
+
+
+def _p_value(p: float) -> str:
+    if p < 0.0001:
+        return "< 0.0001"
+    return f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
+
+
+def scores(found: Results, method: str, proportion: float, variant: str = "") -> dict[int, float]:
+    """Return the mAP by seed."""
+    return found.by_seed("mAP", method, proportion, variant, "last")
+
+
+def main_table(experiment: str) -> str:
+    """Return the mAP of the main methods, and of training with every label."""
+    found, known = results(experiment, "main"), results(experiment, "all_known")
+    proportions = _proportions(found)
+    rows = []
+    for method in MAIN:
+        cells = [
+            *(estimate(scores(found, method, proportion).values()) for proportion in proportions),
+            estimate(found.averages("mAP", method, proportions, model="last").values()),
+        ]
+        rows.append(
+            (
+                NAMES[method],
+                *(f"**{cell}**" if cell != NOT_RUN and method == "satl+" else cell for cell in cells),
+            )
+        )
+    every = estimate(scores(known, "ignore", 1.0).values())
+    return (
+        table(("mAP", *_percents(proportions), "average"), rows)
+        + f"\nWith every label known the same network reaches {every} (`all_known.yaml`).\n"
+    )
+
+
+def pair_table(experiment: str) -> str:
+    """Return the differences between methods, paired by seed."""
+    found = results(experiment, "main")
+    proportions = _proportions(found)
+    rows = []
+    for first, second in PAIRS:
+        cells = [difference(scores(found, first, one), scores(found, second, one)) for one in proportions]
+        rows.append((f"{NAMES[first]} - {NAMES[second].removesuffix('-unknown')}", *cells))
+    return table(("difference in mAP [95 % interval], p", *_percents(proportions)), rows, align="---")
+
+
+def pseudo_table(experiment: str) -> str:
+    """Return precision and recall of the pseudo-labels over all unknown cells."""
+    found = results(experiment, "main")
+    proportions = _proportions(found)
+    rows = [
+        (NAMES[method], *(_quality(found, method, proportion) for proportion in proportions))
+        for method in MAIN
+        if method != "ignore"
+    ]
+    head = ("pseudo-labels, all cells: precision / recall", *_percents(proportions))
+    return table(head, rows, align="---")
+
+
+def part_table(
+    experiment: str, grid: str, wording: Sequence[tuple[str, str, str]], against: dict[str, str]
+) -> str:
+    """Return methods and variants at 10 %, each with its difference to the method that it is a change of."""
+    found = results(experiment, grid)
+    rows = []
+    for method, variant, words in wording:
+        here = scores(found, method, 0.1, variant)
+        base = against.get(method, method if variant else "")
+        change = difference(here, scores(found, base, 0.1)) if base else ""
+        rows.append((words, estimate(here.values()), change, _quality(found, method, 0.1, variant)))
+    return table(
+        ("10 % known", "mAP", "difference [95 % interval], p", "precision / recall"), rows, align="---"
+    )
+
+
+def _quality(found: Results, method: str, proportion: float, variant: str = "") -> str:
+    means = [
+        Estimate.of(found.by_seed(column, method, proportion, variant, "last").values()).mean
+        for column in ("pseudo_precision_micro", "pseudo_recall_micro")
+    ]
+    return NOT_RUN if None in means else " / ".join(f"{mean:.1f}" for mean in means if mean is not None)
+
+
+def _proportions(found: Results) -> tuple[float, ...]:
+    return tuple(sorted({proportion for proportion, _, variant in found.places("last") if not variant}))
+
+
+def _percents(proportions: Sequence[float]) -> list[str]:
+    first, *others = (f"{100 * proportion:g} %" for proportion in proportions)
+    return [f"{first} known", *others]
+
+
+def _scenes_parts() -> str:
+    wording = (
+        ("sst+satl", "", "SST+SATL"),
+        ("sst+drl", "", "without thresholds of its own (SST+DRL)"),
+        ("sst+sate", "", "without the ranking loss (SST+SATE)"),
+        ("sst+satl", "signed", "signed instead of literal ranking loss (`ranking_clamp: false`)"),
+        ("sst+satl", "own-term", "known positives scored with their own feature (`leave_one_out: false`)"),
+        ("sst+satl", "twice-an-epoch", "thresholds move twice an epoch (`update_every: 16`)"),
+        ("sst+satl", "precision", "another rule in place of SATE (`threshold: precision`)"),
+        ("satl+", "", "SATL+"),
+        ("satl+", "precision", "another rule in place of SATE (`threshold: precision`)"),
+        ("satl+", "no-mixed", "without mixed pictures (`mix_weight: 0`)"),
+        ("satl+", "no-probe", "without the probe (`probe_weight: 0`)"),
+        ("satl+", "no-pseudo", "without pseudo-labels (`pseudo_weight: 0`)"),
+    )
+    return part_table("scenes", "ablation", wording, {"sst+drl": "sst+satl", "sst+sate": "sst+satl"})
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    **{
+        f"{experiment} {name}": lambda make=make, experiment=experiment: make(experiment)
+        for experiment in ("scenes", "coco18")
+        for name, make in (("mAP", main_table), ("differences", pair_table), ("pseudo-labels", pseudo_table))
+    },
+    "scenes parts": _scenes_parts,
+}
+
+
+def page() -> str:
+    """Return the whole page as it should be."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = [match[1] for match in MARKS.findall(text)]
+    if sorted(found) != sorted(TABLES):
+        wanted, there = ", ".join(TABLES), ", ".join(found)
+        raise SystemExit(f"{PAGE.name} must have the marks of {wanted}, each once; it has {there}.")
+    return MARKS.sub(lambda match: f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}", text)
+
+
+def main() -> None:
+    """Write or check the page."""
+    parser = argparse.ArgumentParser(description="Write the tables of docs/results.md.")
+    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
+    check = parser.parse_args().check
+    fresh = page()
+    if PAGE.read_text(encoding="utf-8") == fresh:
+        return
+    if check:
+        sys.exit("docs/results.md is out of date; run `python docs/make_results.py`.")
+    PAGE.write_text(fresh, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The tables of docs/results.md say what was measured."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from satl.experiments.configs import cell_configs
+from satl.experiments.grid import read_grid
+from satl.experiments.results import read_results
+
+ROOT = Path(__file__).parents[2]
+KEPT = sorted((ROOT / "experiments").glob("*/results/*.csv"))
+
+
+@pytest.fixture(scope="module")
+def writer() -> ModuleType:
+    specification = importlib.util.spec_from_file_location("make_results", ROOT / "docs" / "make_results.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_up_to_date(writer: ModuleType) -> None:
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert text == writer.page(), "run `python docs/make_results.py`"
+
+
+def test_a_figure_that_was_not_measured_does_not_stay(writer: ModuleType, tmp_path: Path) -> None:
+    text = writer.PAGE.read_text(encoding="utf-8")
+    measured = writer.estimate(writer.scores(writer.results("coco18", "main"), "satl+", 0.1).values())
+    assert f"**{measured}**" in text
+    writer.PAGE = tmp_path / "results.md"
+    writer.PAGE.write_text(text.replace(f"**{measured}**", "**99.9 ± 0.1**"), encoding="utf-8")
+    assert writer.page() == text
+    writer.PAGE.write_text(text.replace("begin coco18 mAP:", "begin coco18:"), encoding="utf-8")
+    with pytest.raises(SystemExit, match="coco18 mAP"):
+        writer.page()
+
+
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: f"{file.parts[-3]}-{file.stem}")
+def test_kept_results_are_of_cells_of_the_grid(file: Path) -> None:
+    folder = file.parents[1]
+    grid = folder / f"{file.stem}.yaml"
+    cells = {cell.name for cell in cell_configs(read_grid(grid), folder, str(grid))}
+    rows = read_results(file).rows
+    assert {row["run"] for row in rows} <= cells
+    assert {row["status"] for row in rows} == {"done"}
+    assert {row["split"] for row in rows} == {"test"}
+
+
+def test_there_are_kept_results() -> None:
+    assert len(KEPT) == 5
