@@ -115,6 +115,7 @@ def test_some_of_the_generators_can_be_chosen() -> None:
     assert config.method.declared().generators == ("teacher",)
     assert config.resolved()["method"]["generators"] == ["teacher"]
     assert make_config(config.resolved(), "again").resolved() == config.resolved()
+    assert tiny_config("method.name=satl+", "method.generators=teacher").resolved() == config.resolved()
     both = tiny_config("method.name=satl+", "method.generators=[teacher, cross]")
     assert both.method.declared() == METHODS["satl+"]
     assert "generators" not in tiny_config("method.name=satl+").resolved()["method"]

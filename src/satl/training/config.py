@@ -290,6 +290,11 @@ class MethodConfig(BaseModel):
     threshold: str | None = None
     generators: tuple[str, ...] | None = None
 
+    @field_validator("generators", mode="before")
+    @classmethod
+    def _one_needs_no_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
     def declared(self) -> Method:
         """Return the method, with another threshold rule or fewer generators where that is asked for."""
         method = get_method(self.name)
