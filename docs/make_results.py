@@ -191,6 +191,7 @@ def _scenes_parts() -> str:
         ("satl+", "no-mixed", "without mixed pictures (`mix_weight: 0`)"),
         ("satl+", "no-probe", "without the probe (`probe_weight: 0`)"),
         ("satl+", "no-pseudo", "without pseudo-labels (`pseudo_weight: 0`)"),
+        ("satl+", "no-cross", "without those of the cross-image generator (`generators: teacher`)"),
     )
     return part_table("scenes", "ablation", wording, {"sst+drl": "sst+satl", "sst+sate": "sst+satl"})
 
