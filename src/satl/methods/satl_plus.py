@@ -71,7 +71,7 @@ register_method(
         stage2=("classification", "contrast", "pseudo", "mixed"),
         generators=("cross", "teacher"),
         threshold="semantic",
-        # What it was measured with; the rate that follows from the known proportion is for the paper's longer trainings.
+        # What it was measured with; the rate that follows from the known proportion is for longer trainings.
         defaults={"rate": 0.5},
     )
 )
