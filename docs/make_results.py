@@ -11,6 +11,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from satl.evaluation import paired_test
@@ -30,6 +31,7 @@ NAMES = {
     "satl+": "SATL+",
 }
 MAIN = tuple(NAMES)
+F1 = ("OF1", "CF1")
 PAIRS = (
     ("sst+satl", "ignore"),
     ("sst+satl", "sst"),
@@ -120,6 +122,21 @@ def main_table(experiment: str) -> str:
     )
 
 
+def f1_table(experiment: str) -> str:
+    """Return OF1 and CF1 at 10 % and on the average of the proportions."""
+    found = results(experiment, "main")
+    proportions = _proportions(found)
+    rows = [
+        (
+            NAMES[method],
+            *(estimate(found.by_seed(metric, method, 0.1, model="last").values()) for metric in F1),
+            *(estimate(found.averages(metric, method, proportions, model="last").values()) for metric in F1),
+        )
+        for method in MAIN
+    ]
+    return table(("", *(f"{metric}, {place}" for place in ("10 %", "average") for metric in F1)), rows)
+
+
 def pair_table(experiment: str) -> str:
     """Return the differences between methods, paired by seed."""
     found = results(experiment, "main")
@@ -198,9 +215,14 @@ def _scenes_parts() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     **{
-        f"{experiment} {name}": lambda make=make, experiment=experiment: make(experiment)
+        f"{experiment} {name}": partial(make, experiment)
         for experiment in ("scenes", "coco18")
-        for name, make in (("mAP", main_table), ("differences", pair_table), ("pseudo-labels", pseudo_table))
+        for name, make in (
+            ("mAP", main_table),
+            ("F1", f1_table),
+            ("differences", pair_table),
+            ("pseudo-labels", pseudo_table),
+        )
     },
     "scenes parts": _scenes_parts,
 }
