@@ -1,15 +1,13 @@
 """Write the tables of ``docs/results.md`` from the results that were measured, ``experiments/*/results/*.csv``.
 
-``python docs/make_results.py`` rewrites what stands between the marks; ``--check`` only says whether the page is up to
-date. Text outside the marks is written by hand. The files are ``results.csv`` of the folders that ``satl experiment``
-wrote, under the names of their grids. All figures are of the last epoch, in per cent.
+``python docs/make_results.py`` rewrites what stands between the marks; text outside them is written by hand. The files
+are ``results.csv`` of the folders that ``satl experiment`` wrote, under the names of their grids. All figures are of the
+last epoch, in per cent.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -238,18 +236,5 @@ def page() -> str:
     return MARKS.sub(lambda match: f"{match[1]}\n{TABLES[match[2]]()}\n{match[3]}", text)
 
 
-def main() -> None:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description="Write the tables of docs/results.md.")
-    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
-    check = parser.parse_args().check
-    fresh = page()
-    if PAGE.read_text(encoding="utf-8") == fresh:
-        return
-    if check:
-        sys.exit("docs/results.md is out of date; run `python docs/make_results.py`.")
-    PAGE.write_text(fresh, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    PAGE.write_text(page(), encoding="utf-8")
