@@ -1,8 +1,8 @@
 """Write the tables of ``docs/results.md`` from the results that were measured, ``experiments/*/results/*.csv``.
 
 ``python docs/make_results.py`` rewrites what stands between the marks; text outside them is written by hand. The files
-are ``results.csv`` of the folders that ``satl experiment`` wrote, under the names of their grids. All figures are of the
-last epoch, in per cent.
+are ``results.csv`` of the folders that ``satl experiment`` wrote, under the names of their grids. All figures are of
+the last epoch, in per cent.
 """
 
 from __future__ import annotations
