@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 from satl.errors import SatlError
-from satl.evaluation import paired_test
+from satl.evaluation.paired import pair_by_key, paired_test
 from satl.experiments.results import Estimate, Results, read_results
 
 QUALITY = ("pseudo_precision_micro", "pseudo_recall_micro")
@@ -29,12 +29,12 @@ def summary(results: Results, place: tuple[str, float, str, str]) -> str:
 
 def difference(first: dict[int, float], second: dict[int, float]) -> str:
     """The mean difference in mAP over the seeds that both have."""
-    seeds = sorted(first.keys() & second.keys())
-    if len(seeds) < 2:
+    pairs = pair_by_key(first, second)
+    if len(pairs.keys) < 2:
         return "too few pairs"
-    test = paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
+    test = paired_test(pairs.first, pairs.second)
     interval = f"[{test.interval_low:+.2f}, {test.interval_high:+.2f}]"
-    return f"{test.mean_difference:+.2f} {interval}  p {test.p_value:.4f}  n {len(seeds)}"
+    return f"{test.mean_difference:+.2f} {interval}  p {test.p_value:.4f}  n {test.n}"
 
 
 def main() -> None:

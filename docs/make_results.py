@@ -12,23 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from satl.evaluation import paired_test
+from satl.evaluation.paired import pair_by_key, paired_test
 from satl.experiments.results import Estimate, Results, read_results
+from satl.experiments.tables import DASH, number, p_value, share, spread, title_of
 
 PAGE = Path(__file__).with_name("results.md")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 MARKS = re.compile(r"(<!-- begin (.+?): written by docs/make_results\.py -->\n).*?(<!-- end -->)", re.DOTALL)
-NOT_RUN = "-"
 SEEDS = 5
 """Entries over fewer seeds say over how many."""
-NAMES = {
-    "ignore": "ignore-unknown",
-    "sst": "SST",
-    "sst+satl": "SST+SATL",
-    "hst+satl": "HST+SATL",
-    "satl+": "SATL+",
-}
-MAIN = tuple(NAMES)
+MAIN = ("ignore", "sst", "sst+satl", "hst+satl", "satl+")
 F1 = ("OF1", "CF1")
 PAIRS = (
     ("sst+satl", "ignore"),
@@ -51,45 +44,23 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:
 
 
 def estimate(values: Iterable[float]) -> str:
-    """Return mean and deviation.
-
-    >>> estimate([1.0, 2.0, 3.0]), estimate([]), estimate([1.0] * 5)
-    ('2.0 ± 1.0 (3)', '-', '1.0 ± 0.0')
-    """
-    found = Estimate.of(values)
-    if found.mean is None:
-        return NOT_RUN
-    deviation = "" if found.deviation is None else f" ± {found.deviation:.1f}"
-    return f"{found.mean:.1f}{deviation}{_count(found.n)}"
+    """Return mean and deviation."""
+    return spread(Estimate.of(values), SEEDS)
 
 
 def difference(first: dict[int, float], second: dict[int, float]) -> str:
     """Return the mean difference over the seeds that both have, its interval and p.
 
     >>> difference({0: 3.0, 1: 4.0, 2: 5.2}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 9.0})
-    '+2.1 [1.8, 2.4], 0.001 (3)'
+    '2.1 [1.8, 2.4], 0.0010 (n = 3)'
     """
-    seeds = sorted(first.keys() & second.keys())
-    if len(seeds) < 2:
-        return NOT_RUN
-    test = paired_test([first[seed] for seed in seeds], [second[seed] for seed in seeds])
-    interval = f"[{test.interval_low:z.1f}, {test.interval_high:z.1f}]"
-    return f"{_signed(test.mean_difference)} {interval}, {_p_value(test.p_value)}{_count(len(seeds))}"
-
-
-def _signed(value: float) -> str:
-    shown = f"{value:+z.1f}"
-    return "0.0" if shown == "+0.0" else shown
-
-
-def _count(n: int) -> str:
-    return "" if n == SEEDS else f" ({n})"
-
-
-def _p_value(p: float) -> str:
-    if p < 0.0001:
-        return "< 0.0001"
-    return f"{p:.1g}" if p < 0.01 else f"{p:.2f}"
+    pairs = pair_by_key(first, second)
+    if len(pairs.keys) < 2:
+        return DASH
+    test = paired_test(pairs.first, pairs.second)
+    interval = f"[{number(test.interval_low)}, {number(test.interval_high)}]"
+    seeds = "" if test.n >= SEEDS else f" (n = {test.n})"
+    return f"{number(test.mean_difference)} {interval}, {p_value(test.p_value)}{seeds}"
 
 
 def scores(found: Results, method: str, proportion: float, variant: str = "") -> dict[int, float]:
@@ -107,12 +78,7 @@ def main_table(experiment: str) -> str:
             *(estimate(scores(found, method, proportion).values()) for proportion in proportions),
             estimate(found.averages("mAP", method, proportions, model="last").values()),
         ]
-        rows.append(
-            (
-                NAMES[method],
-                *(f"**{cell}**" if cell != NOT_RUN and method == "satl+" else cell for cell in cells),
-            )
-        )
+        rows.append((title_of(method), *cells))
     every = estimate(scores(known, "ignore", 1.0).values())
     return (
         table(("mAP", *_percents(proportions), "average"), rows)
@@ -126,7 +92,7 @@ def f1_table(experiment: str) -> str:
     proportions = _proportions(found)
     rows = [
         (
-            NAMES[method],
+            title_of(method),
             *(estimate(found.by_seed(metric, method, 0.1, model="last").values()) for metric in F1),
             *(estimate(found.averages(metric, method, proportions, model="last").values()) for metric in F1),
         )
@@ -142,7 +108,7 @@ def pair_table(experiment: str) -> str:
     rows = []
     for first, second in PAIRS:
         cells = [difference(scores(found, first, one), scores(found, second, one)) for one in proportions]
-        rows.append((f"{NAMES[first]} - {NAMES[second].removesuffix('-unknown')}", *cells))
+        rows.append((f"{title_of(first)} - {title_of(second)}", *cells))
     return table(("difference in mAP [95 % interval], p", *_percents(proportions)), rows, align="---")
 
 
@@ -151,7 +117,7 @@ def pseudo_table(experiment: str) -> str:
     found = results(experiment, "main")
     proportions = _proportions(found)
     rows = [
-        (NAMES[method], *(_quality(found, method, proportion) for proportion in proportions))
+        (title_of(method), *(_quality(found, method, proportion) for proportion in proportions))
         for method in MAIN
         if method != "ignore"
     ]
@@ -180,7 +146,7 @@ def _quality(found: Results, method: str, proportion: float, variant: str = "") 
         Estimate.of(found.by_seed(column, method, proportion, variant, "last").values()).mean
         for column in ("pseudo_precision_micro", "pseudo_recall_micro")
     ]
-    return NOT_RUN if None in means else " / ".join(f"{mean:.1f}" for mean in means if mean is not None)
+    return DASH if None in means else " / ".join(map(number, means))
 
 
 def _proportions(found: Results) -> tuple[float, ...]:
@@ -188,7 +154,7 @@ def _proportions(found: Results) -> tuple[float, ...]:
 
 
 def _percents(proportions: Sequence[float]) -> list[str]:
-    first, *others = (f"{100 * proportion:g} %" for proportion in proportions)
+    first, *others = map(share, proportions)
     return [f"{first} known", *others]
 
 

@@ -34,9 +34,9 @@ def test_the_page_is_up_to_date(writer: ModuleType) -> None:
 def test_a_figure_that_was_not_measured_does_not_stay(writer: ModuleType, tmp_path: Path) -> None:
     text = writer.PAGE.read_text(encoding="utf-8")
     measured = writer.estimate(writer.scores(writer.results("coco18", "main"), "satl+", 0.1).values())
-    assert f"**{measured}**" in text
+    assert measured in text
     writer.PAGE = tmp_path / "results.md"
-    writer.PAGE.write_text(text.replace(f"**{measured}**", "**99.9 ± 0.1**"), encoding="utf-8")
+    writer.PAGE.write_text(text.replace(measured, "99.9 ± 0.1"), encoding="utf-8")
     assert writer.page() == text
     writer.PAGE.write_text(text.replace("begin coco18 mAP:", "begin coco18:"), encoding="utf-8")
     with pytest.raises(SystemExit, match="coco18 mAP"):

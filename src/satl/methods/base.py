@@ -225,7 +225,7 @@ class Method:
         return _joined(tuple(models), tuple(self.defaults.items()))
 
     def needs(self, what: str) -> bool:
-        """Whether some part needs ``pairs``, a ``teacher``, ``noise`` or ``mixed`` images."""
+        """Whether some part needs ``pairs``, a ``teacher``, ``noise``, ``mixed`` images or a generator's scores."""
         return any(what in part.needs for part in self.parts)
 
     def with_generators(self, names: tuple[str, ...]) -> Method:
