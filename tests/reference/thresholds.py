@@ -33,6 +33,7 @@ def ideal_threshold(
     positive_quantile: float,
     min_count: int = 1,
     negatives_per_positive: float = 0.0,
+    floor: float = 0.0,
 ) -> float | None:
     """The ideal threshold of one class, None where it has none."""
     negatives = known_scores(scores, labels, column, -1)
@@ -44,8 +45,8 @@ def ideal_threshold(
     if negative is not None and spared > 0:
         # The highest so many may lie above it; at least the lowest one may not.
         negative = min(negative, negatives[max(0, len(negatives) - 1 - spared)])
-    found = [negative, order_statistic(positives, positive_quantile)]
-    return max((value for value in found if value is not None), default=None)
+    known = [v for v in (negative, order_statistic(positives, positive_quantile)) if v is not None]
+    return max([floor, *known]) if known else None
 
 
 def pseudo_label(score: float, label: int, threshold: float) -> int:

@@ -52,18 +52,19 @@ def score_tables(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     positive=levels,
     bins=st.sampled_from([2, 7, 100, 2048]),
     spared=st.sampled_from([0.0, 0.0, 0.02, 0.1, 0.5, 3.0]),
+    floor=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
 )
 @settings(max_examples=200, deadline=None)
 def test_ideal_thresholds_are_order_statistics_within_one_bin(
-    table: tuple[Tensor, Tensor], negative: float, positive: float, bins: int, spared: float
+    table: tuple[Tensor, Tensor], negative: float, positive: float, bins: int, spared: float, floor: float
 ) -> None:
     scores, labels = table
     counts = score_histogram(scores, labels, bins)
-    ours = ideal_thresholds(counts, negative, positive, negatives_per_positive=spared)
+    ours = ideal_thresholds(counts, negative, positive, negatives_per_positive=spared, floor=floor)
     rows, marks = scores.double().tolist(), labels.int().tolist()
     for column in range(scores.shape[1]):
         exact = reference.ideal_threshold(
-            rows, marks, column, negative, positive, negatives_per_positive=spared
+            rows, marks, column, negative, positive, negatives_per_positive=spared, floor=floor
         )
         value = float(ours[column])
         if exact is None:

@@ -142,6 +142,7 @@ def test_half_precision_scores_under_autocast() -> None:
         ({"convention": "eq6"}, "convention"),
         ({"negatives_per_positive": -0.1}, "negatives_per_positive"),
         ({"negatives_per_positive": float("nan")}, "negatives_per_positive"),
+        ({"floor": 1.5}, "floor"),
     ],
 )
 def test_impossible_options_are_named(options: dict[str, object], word: str) -> None:
@@ -182,6 +183,16 @@ def test_one_odd_negative_does_not_decide_for_a_common_class() -> None:
         rule.update()
         # Ten known positives buy no negative.
         assert rule.value.tolist() == pytest.approx([0.9], abs=1e-3)
+
+
+def test_a_floor_holds_the_thresholds_of_classes_with_evidence() -> None:
+    labels = torch.tensor([[1, 1, 0], [-1, -1, 0], [0, 0, 0]])
+    scores = torch.tensor([[0.3, 0.9, 0.9], [0.1, 0.2, 0.9], [0.4, 0.95, 0.9]])
+    rule = SemanticAwareThreshold(3, rate=1.0, floor=0.5)
+    rule.observe(scores, labels)
+    rule.update()
+    assert rule.value.tolist() == pytest.approx([0.5, 0.9, 1.0], abs=1e-3)
+    assert rule.pseudo_labels(scores, labels)[2].tolist() == [0, 1, 0]
 
 
 def test_repr_shows_what_matters() -> None:

@@ -94,6 +94,13 @@ class SemanticParameters(HistogramParameters):
         description="Known negatives that may lie above the threshold for each known positive of the class, where that "
         "is more than negative_quantile lets pass: for classes that most images show. 0 is the paper's rule.",
     )
+    threshold_floor: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="The lowest threshold of a class for scores that are probabilities (generators teacher and "
+        "probability). 0 is the paper's rule.",
+    )
     convention: Literal["rate", "eq5"] = Field(
         "rate",
         description="'eq5' is the paper's literal equation 5, in which the rate has the opposite sense.",

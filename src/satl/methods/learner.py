@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -53,9 +54,14 @@ class Learner(nn.Module):
         self.parameters_of_method = parameters
         self.network = network
         setting = Setting(parameters, int(network.num_classes), int(network.feature_dim), proportion)  # type: ignore[arg-type]
-        self.generators = nn.ModuleDict({name: GENERATORS[name](setting) for name in method.generators})
+        generators = {name: GENERATORS[name](setting) for name in method.generators}
+        self.generators = nn.ModuleDict(generators)
         self.rules = nn.ModuleDict(
-            {name: RULES[method.threshold](setting) for name in method.generators if method.threshold}
+            {
+                name: RULES[method.threshold](replace(setting, probability=generator.probability))
+                for name, generator in generators.items()
+                if method.threshold
+            }
         )
         self.probe_weight: float = getattr(parameters, "probe_weight", 0.0)
         self.probe = ProbeOpinion(setting.num_classes) if self.probe_weight else None

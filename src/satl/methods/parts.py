@@ -41,6 +41,8 @@ class Setting:
     feature_dim: int
     proportion: float
     """Share of known cells in the training table."""
+    probability: bool = True
+    """Whether the scores that a threshold rule is for are probabilities."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def _semantic(setting: Setting) -> ThresholdRule:
         min_count=parameters.min_count,
         convention=parameters.convention,
         negatives_per_positive=parameters.negatives_per_positive,
+        floor=parameters.threshold_floor if setting.probability else 0.0,
     )
 
 

@@ -43,6 +43,9 @@ class Survey(NamedTuple):
 class Generator(nn.Module):
     """Scores every cell of a batch by how much it looks like a positive."""
 
+    probability: bool = False
+    """Whether a score is the probability that the class is present."""
+
     def forward(self, evidence: Evidence) -> Scores:
         """Score a batch; gradients flow into the network."""
         raise NotImplementedError

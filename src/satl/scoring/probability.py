@@ -14,6 +14,8 @@ class ProbabilityGenerator(Generator):
     kind; thresholds that are estimated from known cells are the more optimistic the longer it has been trained.
     """
 
+    probability = True
+
     def forward(self, evidence: Evidence) -> Scores:
         """Return the probabilities of the batch."""
         if evidence.logits is None:

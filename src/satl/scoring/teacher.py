@@ -10,6 +10,8 @@ from satl.scoring.base import Evidence, Generator, Scores
 class TeacherGenerator(Generator):
     """Score by the teacher's class probability; no gradient flows."""
 
+    probability = True
+
     def forward(self, evidence: Evidence) -> Scores:
         """Return the probabilities of the batch."""
         if evidence.teacher is None:

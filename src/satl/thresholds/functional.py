@@ -90,6 +90,7 @@ def ideal_thresholds(
     positive_quantile: float = 0.1,
     min_count: int = 1,
     negatives_per_positive: float = 0.0,
+    floor: float = 0.0,
 ) -> Tensor:
     """Compute the ideal threshold of every class, the paper's tau*.
 
@@ -107,6 +108,7 @@ def ideal_thresholds(
         negatives_per_positive: known negatives that may lie above the first of the two, for each known positive,
             where that is more than the level lets pass; not in the paper. One negative in a thousand is what a
             rare class can bear; in a class that most images show, a single odd negative would decide.
+        floor: the lowest threshold; not in the paper.
 
     Returns:
         ``(C,)`` float64.
@@ -121,7 +123,7 @@ def ideal_thresholds(
     spared = 1.0 - negatives_per_positive * positives / negatives.clamp(min=1.0)
     negative = histogram_quantile(counts[0], spared.clamp(min=0.0, max=negative_quantile))
     positive = histogram_quantile(counts[1], positive_quantile)
-    ideal = torch.fmax(negative, positive)
+    ideal = torch.fmax(negative, positive).clamp(min=floor)
     return torch.where(counts.sum(dim=(0, 2)) >= min_count, ideal, torch.nan)
 
 

@@ -31,6 +31,8 @@ class SemanticAwareThreshold(HistogramThreshold):
         negatives_per_positive: known negatives that may lie above the ideal threshold for each known positive of
             the class, where that is more than ``negative_quantile`` lets pass. 0 is the paper's rule, under which
             a single odd negative decides in a class that most images show.
+        floor: the lowest ideal threshold. For scores that are probabilities one half makes sense: what is more
+            likely absent than present is no positive, however low the few known positives of its class lie.
 
     Shapes:
         scores and labels ``(B, C)``; labels are +1 present, -1 absent, 0 unknown; ``value`` ``(C,)``.
@@ -59,11 +61,13 @@ class SemanticAwareThreshold(HistogramThreshold):
         min_count: int = 1,
         convention: Literal["rate", "eq5"] = "rate",
         negatives_per_positive: float = 0.0,
+        floor: float = 0.0,
     ) -> None:
         for name, level in (
             ("negative_quantile", negative_quantile),
             ("positive_quantile", positive_quantile),
             ("rate", rate),
+            ("floor", floor),
         ):
             if not 0.0 <= level <= 1.0:
                 raise ValueError(f"{name} must lie in [0, 1], got {level}.")
@@ -73,6 +77,7 @@ class SemanticAwareThreshold(HistogramThreshold):
             raise ValueError(f"negatives_per_positive must be 0 or larger, got {negatives_per_positive}.")
         super().__init__(num_classes, 2, bins, min_count)
         self.negatives_per_positive = negatives_per_positive
+        self.floor = floor
         self.negative_quantile = negative_quantile
         self.positive_quantile = positive_quantile
         self.rate = rate
@@ -91,6 +96,7 @@ class SemanticAwareThreshold(HistogramThreshold):
             self.positive_quantile,
             self.min_count,
             self.negatives_per_positive,
+            self.floor,
         )
 
     def extra_repr(self) -> str:
@@ -98,5 +104,5 @@ class SemanticAwareThreshold(HistogramThreshold):
         return (
             f"{self.num_classes}, negative_quantile={self.negative_quantile}, "
             f"positive_quantile={self.positive_quantile}, rate={self.rate}, bins={self.bins}, "
-            f"negatives_per_positive={self.negatives_per_positive}"
+            f"negatives_per_positive={self.negatives_per_positive}, floor={self.floor}"
         )
