@@ -51,8 +51,9 @@ def test_kept_results_are_of_cells_of_the_grid(file: Path) -> None:
     rows = read_results(file).rows
     assert {row["run"] for row in rows} <= cells
     assert {row["status"] for row in rows} == {"done"}
-    assert {row["split"] for row in rows} == {"test"}
+    # What settings were chosen by has seen no test image.
+    assert {row["split"] for row in rows} == {"val" if file.stem == "tuning" else "test"}
 
 
 def test_there_are_kept_results() -> None:
-    assert len(KEPT) == 5
+    assert len(KEPT) == 7
