@@ -172,7 +172,10 @@ def test_what_a_person_sees(kind: type[Lines]) -> None:
     for event in events():
         display.event(one, event)
     display.event(two, {"event": "loading"})
-    display.stopping()
+    display.stopping(expired=True)
+    assert "The time is up" in file.getvalue()
+    assert "Ctrl-C" not in file.getvalue()
+    display.stopping(expired=False)
     display.event(two, {"event": "failed", "error": "no [memory]"})
     display.end()
     text = file.getvalue()

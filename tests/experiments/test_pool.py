@@ -29,8 +29,8 @@ class Notes(Quiet):
         if self.act is not None:
             self.act(event)
 
-    def stopping(self):
-        self.told.append(("", "stopping"))
+    def stopping(self, expired):
+        self.told.append(("", "time is up" if expired else "stopping"))
 
 
 @pytest.fixture(autouse=True)
@@ -167,7 +167,7 @@ def test_no_cell_is_begun_that_would_not_be_finished(tmp_path, clock):
     assert ended == ["ignore-p30-s0-first", "ignore-p30-s0-second", "ignore-p30-s0"]
     begun = [name for name, kind in notes.told if kind == "begin"]
     assert begun == ended
-    assert ("", "stopping") not in notes.told
+    assert not [told for told in notes.told if told[0] == ""]
 
 
 def test_no_time_begins_nothing(tmp_path):
@@ -183,7 +183,7 @@ def test_a_cell_that_still_runs_in_the_end_is_asked_to_save(tmp_path, clock):
 
     notes = run(ExperimentFolder(tmp_path), ["endless"], act=run_out, seconds=60.0)
     assert [told for told in notes.told if told[1] not in ("begin", "step")] == [
-        ("", "stopping"),
+        ("", "time is up"),
         ("ignore-p30-s0-endless", "stopped"),
     ]
     assert notes.states["ignore-p30-s1"] == "new"

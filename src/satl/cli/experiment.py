@@ -154,9 +154,12 @@ class Lines:
         elif kind == "stopped":
             self._print(f"{cell.name}: stopped; it goes on from its last checkpoint")
 
-    def stopping(self) -> None:
-        """Say that Ctrl-C was heard."""
-        self._print("Stopping after the current step; Ctrl-C again ends at once")
+    def stopping(self, expired: bool) -> None:
+        """Say that the time is up, or that Ctrl-C was heard."""
+        if expired:
+            self._print("The time is up: cells that still run save their state after the current step")
+        else:
+            self._print("Stopping after the current step; Ctrl-C again ends at once")
 
     def end(self) -> None:
         """End."""

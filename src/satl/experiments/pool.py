@@ -49,8 +49,8 @@ class Listener(Protocol):
         ``stopped``; the other keys are its particulars.
         """
 
-    def stopping(self) -> None:
-        """Running cells are asked to save and stop."""
+    def stopping(self, expired: bool) -> None:
+        """Running cells are asked to save and stop: the time is up (``expired``), or somebody asked for it."""
 
     def end(self) -> None:
         """No cell runs any more."""
@@ -65,7 +65,7 @@ class Quiet:
     def event(self, cell: Cell, event: Event) -> None:
         """Do nothing."""
 
-    def stopping(self) -> None:
+    def stopping(self, expired: bool) -> None:
         """Do nothing."""
 
     def end(self) -> None:
@@ -336,7 +336,7 @@ class _Shift:
     def _stop(self) -> None:
         self.stopped = True
         self.pending.clear()
-        self.listener.stopping()
+        self.listener.stopping(self.expired)
         for worker in self.workers.values():
             if worker.cell is not None:
                 worker.terminate()
