@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -173,11 +174,14 @@ def others_table(experiment: str) -> str:
 
 
 def _quality(found: Results, method: str, proportion: float, variant: str = "") -> str:
-    means = [
-        Estimate.of(found.by_seed(column, method, proportion, variant, "last").values()).mean
+    both = [
+        Estimate.of(found.by_seed(column, method, proportion, variant, "last").values())
         for column in ("pseudo_precision_micro", "pseudo_recall_micro")
     ]
-    return DASH if None in means else " / ".join(map(number, means))
+    if any(one.mean is None for one in both):
+        return DASH
+    # Where nothing was emitted there is no precision. Deviations would make the tables unreadable.
+    return " / ".join(spread(replace(one, deviation=None), SEEDS) for one in both)
 
 
 def _proportions(found: Results) -> tuple[float, ...]:
@@ -219,6 +223,8 @@ def _coco18_parts() -> str:
         ("sst+satl", "", "SST+SATL"),
         ("sst+satl", "published-rate", "the published rate of the thresholds (`rate: null`)"),
         ("sst+satl", "signed", "signed instead of literal ranking loss (`ranking_clamp: false`)"),
+        ("satl+", "", "SATL+"),
+        ("satl+", "plain-sate", "SATE as published (`negatives_per_positive: 0`, `threshold_floor: 0`)"),
     )
     return part_table("coco18", "main", wording, {})
 

@@ -180,5 +180,13 @@ def test_pictures_are_read_once_and_labels_follow_the_cell(tmp_path, monkeypatch
     assert two.table.cells.tolist() == alone.table.cells.tolist()
     assert list(two.table.split) == list(alone.table.split)
     np.testing.assert_array_equal(two.source.image(7), alone.source.image(7))
+    # Cells are held out in every cell of a grid, not in the first alone.
+    holdout = (*settings, "data.holdout=true", "data.holdout_fraction=0.3")
+    held = [shared.load(config_of(*holdout, f"training.seed={seed}")) for seed in (0, 1)]
+    assert held[1].source is held[0].source
+    for data in held:
+        assert data.held_out is not None
+        assert (data.held_out_cells != 0).any()
+        assert not (data.table.cells[data.held_out_cells != 0]).any()
     # Another size of picture is another source.
     assert shared.load(config_of(*settings, "images.store_size=40")).source.size == 40

@@ -170,6 +170,19 @@ def test_no_cell_is_begun_that_would_not_be_finished(tmp_path, clock):
     assert not [told for told in notes.told if told[0] == ""]
 
 
+def test_the_start_of_a_worker_is_not_the_time_of_a_cell(tmp_path, clock, monkeypatch):
+    give, given = pool._Worker.give, []
+
+    def start_slowly(worker, cell, task):
+        give(worker, cell, task)
+        clock[0] += 0.0 if given else 12.0
+        given.append(cell)
+
+    monkeypatch.setattr(pool._Worker, "give", start_slowly)
+    notes = run(ExperimentFolder(tmp_path), ["first", "second"], seconds=20.0)
+    assert len([kind for _, kind in notes.told if kind == "done"]) == 4
+
+
 def test_no_time_begins_nothing(tmp_path):
     notes = run(ExperimentFolder(tmp_path), [], seconds=0.0)
     assert notes.told == []

@@ -71,6 +71,41 @@ def test_what_is_missing_is_a_dash_and_fewer_runs_are_said():
     assert "one seed (0), so no spread" in one.notes[0]
 
 
+def test_a_mean_over_fewer_seeds_is_not_the_best():
+    table = map_table(study_of(without={("sst+satl", 0.1, 0)}))
+    best = {row.label: [entry.best for entry in row.entries] for row in table.blocks[0].rows}
+    # 65.2 of two seeds stands above 62.0 of three, and is not compared with it.
+    assert shown(table, 0, "SST+SATL")["10 %"] == "65.2 ± 1.1 (n = 2)"
+    assert not best["SST"][1]
+    assert not best["SST+SATL"][1]
+    assert best["SST+SATL"][2]
+
+
+def test_figures_of_validation_images_say_so():
+    study = study_of()
+    assert "measured on" not in map_table(study).notes[0]
+    for one in study.results.rows:
+        one["split"] = "val"
+    tables = [table for table, _ in make_tables(study) if table.key.startswith("table-")]
+    assert len(tables) >= 3
+    for table in tables:
+        assert any("measured on the validation images" in note for note in table.notes), table.key
+
+
+def test_variants_with_seeds_of_their_own_say_so():
+    rows = [row("sst", 0.1, seed, 60.0 + seed, variant="wide") for seed in (0, 1)]
+    wide = {
+        "name": "wide",
+        "set": ["model.pool=2"],
+        "seeds": [0, 1],
+        "methods": ["sst"],
+        "proportions": [0.1],
+    }
+    assert "2 seeds (0, 1)" in variants_table(study_of(*rows, variants=[wide])).notes[0]
+    other = {"name": "thin", "set": ["model.pool=3"]}
+    assert "the seeds of each variant" in variants_table(study_of(*rows, variants=[wide, other])).notes[0]
+
+
 def test_the_other_model_has_its_own_table():
     study = study_of()
     for one in study.results.rows:
@@ -127,6 +162,9 @@ def test_table_3_equals_scipy_and_pairs_by_proportion_and_seed():
     assert values[ours, "p"] == f"{test.pvalue:.4f}" == values[ours, "p (Holm)"]
     assert values[ours, "p (Wilcoxon)"] == f"{signed.pvalue:.4f}"
     assert values[ours, "d_z"] == f"{test.statistic / 5**0.5:.2f}"
+    # One pair a seed: means over the proportions that both have.
+    means = [((63.0 + 73.0) / 2, (60.0 + 70.0) / 2), (64.5, 62.0), ((66.0 + 74.0) / 2, (64.0 + 71.0) / 2)]
+    assert values[ours, "p (seeds)"] == f"{stats.ttest_rel(*zip(*means, strict=True)).pvalue:.4f}"
     assert (values[theirs, "t"], values[theirs, "p"]) == ("4.8824", "0.0019")
 
 

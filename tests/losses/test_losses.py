@@ -282,3 +282,17 @@ def test_unknown_reductions_are_refused(make: Callable[..., object]) -> None:
         partial_bce(torch.zeros(1, 1), torch.ones(1, 1), "mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="reduction"):
         differential_ranking(torch.zeros(1, 1), torch.ones(1, 1), torch.ones(1), True, "mean")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("clamp", [True, False])
+@pytest.mark.parametrize("reduction", ["batch", "known"])
+def test_a_score_that_is_not_a_number_counts_as_unknown(clamp: bool, reduction: str) -> None:
+    labels = torch.tensor([[1, -1, 1], [-1, 0, 1]])
+    scores, limits = torch.rand(2, 3), torch.full((3,), 0.4)
+    hidden = labels.clone()
+    hidden[0, 0] = 0
+    value, slope = gradient(lambda s: differential_ranking(s, hidden, limits, clamp, reduction), scores)  # type: ignore[arg-type]
+    scores[0, 0] = torch.nan
+    same, same_slope = gradient(lambda s: differential_ranking(s, labels, limits, clamp, reduction), scores)  # type: ignore[arg-type]
+    assert same == value
+    assert torch.equal(same_slope, slope)

@@ -195,5 +195,22 @@ def test_a_floor_holds_the_thresholds_of_classes_with_evidence() -> None:
     assert rule.pseudo_labels(scores, labels)[2].tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_thresholds_stay_exact_in_a_model_of_half_precision(dtype: torch.dtype) -> None:
+    rule = SemanticAwareThreshold(1, rate=1.0)
+    model = torch.nn.Sequential(torch.nn.Linear(2, 1), rule).to(dtype)
+    assert model[0].weight.dtype == dtype
+    scores = torch.full((50, 1), 0.7004)
+    rule.observe(scores, torch.full((50, 1), -1))
+    rule.update()
+    assert rule.value.dtype == torch.float32
+    assert float(rule.value) >= 0.7004
+    assert not rule.pseudo_labels(scores, torch.zeros(50, 1)).any()
+    learned = rule.value.clone()
+    assert torch.equal(model.to(dtype)[1].value, learned)
+    assert torch.equal(model.double()[1].value, learned)
+    assert model.to("meta")[1].value.device.type == "meta"
+
+
 def test_repr_shows_what_matters() -> None:
     assert "negative_quantile=0.999" in repr(SemanticAwareThreshold(3))

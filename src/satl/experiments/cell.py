@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class DataOnce:
         # Only the labels are read again; without a cache no picture is decoded.
         images = config.images.model_copy(update={"cache_gb": 0.0})
         fresh = load_data(config.model_copy(update={"images": images}))
-        return RunData(fresh.table, held.source) if fresh.table.images == held.table.images else fresh
+        return replace(fresh, source=held.source) if fresh.table.images == held.table.images else fresh
 
 
 def cell_facts(config: RunConfig) -> dict[str, Any]:

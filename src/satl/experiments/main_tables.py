@@ -170,11 +170,19 @@ def variants_table(study: Study) -> Table | None:
         ),
         blocks=tuple(blocks),
         notes=(
-            study.model_note(),
+            _variants_note(study),
             "Against plain: mean difference from the runs of the same method, proportion and seed without the variant.",
             MISSING,
         ),
     )
+
+
+def _variants_note(study: Study) -> str:
+    """Say which model was tested over how many seeds, where every variant may have its own."""
+    seeds = {variant.seeds or study.grid.seeds for variant in study.grid.variants}
+    if len(seeds) == 1:
+        return study.model_note(*seeds)
+    return f"{study.tested}, in per cent; mean ± standard deviation over the seeds of each variant."
 
 
 def _key(name: str, study: Study) -> str:

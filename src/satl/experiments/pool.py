@@ -319,6 +319,9 @@ class _Shift:
             worker.kill()
             self._note_failure(cell, event)
             return
+        if event["event"] == "begin":
+            # Its next cell will find the process started and the pictures read.
+            worker.began_at = time.monotonic()
         self.listener.event(cell, event)
         if event["event"] == "done":
             took = time.monotonic() - worker.began_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from statistics import fmean
 
 from satl.evaluation.paired import PairedTest, holm, pair_by_key, paired_test
 from satl.experiments.grid import Sweep
@@ -43,21 +44,21 @@ def paired_table(study: Study) -> Table | None:
     }
     if not found:
         return None
-    tested = [test.p_value for test, _ in found.values() if test is not None]
+    tested = [test.p_value for test, *_ in found.values() if test is not None]
     adjusted = iter(holm(tested))
     blocks = []
     for subject in subjects:
         rows = []
-        for (one, other), (test, left_out) in found.items():
+        for (one, other), (test, of_seeds, left_out) in found.items():
             if one == subject:
                 corrected = float("nan") if test is None else next(adjusted)
                 printed = paper.test_of(subject, other)
                 theirs = (Entry(), Entry()) if printed is None else _printed(printed)
                 label = f"{title_of(subject)} {MINUS} {title_of(other)}"
-                rows.append(Row(label, (*_entries(test, corrected, left_out), *theirs)))
+                rows.append(Row(label, (*_entries(test, corrected, of_seeds, left_out), *theirs)))
         if rows:
             blocks.append(Block(f"{title_of(subject)} against the others", tuple(rows)))
-    names = ("n", "difference", "95 % interval", "d_z", "t", "p", "p (Holm)", "p (Wilcoxon)")
+    names = ("n", "difference", "95 % interval", "d_z", "t", "p", "p (Holm)", "p (Wilcoxon)", "p (seeds)")
     theirs_group = study.theirs(paper.content["table3"]["dataset"], "Table 3")
     return Table(
         key="table-3-paired" if study.model == "best" else f"table-3-paired-{study.model}",
@@ -76,29 +77,40 @@ def paired_table(study: Study) -> Table | None:
             "the pairs of which both runs are there (in brackets: runs without a partner, left out). Two-sided; d_z is "
             "the mean difference divided by the standard deviation of the differences; Holm's correction is over the "
             "tests of this table.",
-            "Runs of one seed at several proportions share labels (masks are nested), so pairs are not wholly "
-            "independent and p-values are somewhat too small.",
+            "Runs of one seed at several proportions share labels (masks are nested), so pairs are not independent: "
+            "intervals are too narrow and p-values too small, with several proportions often by orders of magnitude. "
+            "p (seeds) is of the same t-test with one pair a seed, the means over the proportions that both runs have.",
             MISSING,
             *paper.notes("table3"),
         ),
     )
 
 
-def _test(study: Study, subject: str, other: str) -> tuple[PairedTest | None, int]:
-    """Return the test and the number of runs without a partner."""
+def _test(study: Study, subject: str, other: str) -> tuple[PairedTest | None, PairedTest | None, int]:
+    """Return the test over all pairs, that over the means of seeds, and the number of runs without a partner."""
     results, grid = study.results, study.grid
     pairs = pair_by_key(
         results.paired("mAP", subject, grid.proportions, "", study.model),
         results.paired("mAP", other, grid.proportions, "", study.model),
     )
     if not pairs.keys:
-        return None, len(pairs.left_out)
-    return paired_test(pairs.first, pairs.second, CONFIDENCE), len(pairs.left_out)
+        return None, None, len(pairs.left_out)
+    of_seeds: dict[int, list[tuple[float, float]]] = {}
+    for (_, seed), one, two in zip(pairs.keys, pairs.first, pairs.second, strict=True):
+        of_seeds.setdefault(seed, []).append((one, two))
+    means = [[fmean(side) for side in zip(*values, strict=True)] for values in of_seeds.values()]
+    return (
+        paired_test(pairs.first, pairs.second, CONFIDENCE),
+        paired_test([mean[0] for mean in means], [mean[1] for mean in means], CONFIDENCE),
+        len(pairs.left_out),
+    )
 
 
-def _entries(test: PairedTest | None, corrected: float, left_out: int) -> tuple[Entry, ...]:
-    if test is None:
-        return (Entry("0"), *(Entry() for _ in range(7)))
+def _entries(
+    test: PairedTest | None, corrected: float, of_seeds: PairedTest | None, left_out: int
+) -> tuple[Entry, ...]:
+    if test is None or of_seeds is None:
+        return (Entry("0"), *(Entry() for _ in range(8)))
     interval = f"{number(test.interval_low, 2)} to {number(test.interval_high, 2)}"
     texts = (
         f"{test.n} ({left_out})" if left_out else str(test.n),
@@ -109,6 +121,7 @@ def _entries(test: PairedTest | None, corrected: float, left_out: int) -> tuple[
         p_value(test.p_value),
         p_value(corrected),
         p_value(test.wilcoxon_p_value),
+        p_value(of_seeds.p_value),
     )
     return tuple(Entry(text) for text in texts)
 

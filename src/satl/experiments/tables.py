@@ -114,11 +114,14 @@ class Study:
 
     @property
     def tested(self) -> str:
-        """Say which model was tested."""
-        return {
+        """Say which model was tested, and on what if not on test images."""
+        model = {
             "best": "The model of the epoch with the best validation mAP",
             "last": "The model of the last epoch",
         }[self.model]
+        if any(row["split"] == "val" for row in self.results.rows):
+            return f"{model}, measured on the validation images, not on test images as the paper's"
+        return model
 
     def model_note(self, seeds: Sequence[int] | None = None) -> str:
         """Say which model was tested, over how many seeds; those of the grid if not given."""
@@ -191,13 +194,18 @@ def p_value(value: float) -> str:
 def estimate_rows(
     labels: Sequence[str], estimates: Sequence[Sequence[Estimate]], seeds: int, digits: int = 1
 ) -> tuple[Row, ...]:
-    """Return rows of means, the highest of every column in bold where there are several to compare."""
-    best = [_best(column, digits) for column in zip(*estimates, strict=True)]
+    """Return rows of means, the highest of every column in bold where there are several to compare.
+
+    Means over fewer seeds than planned are not compared: seeds differ by more than methods do.
+    """
+    best = [
+        _best([one for one in column if one.n >= seeds], digits) for column in zip(*estimates, strict=True)
+    ]
     return tuple(
         Row(
             label,
             tuple(
-                Entry(spread(one, seeds, digits), one.mean is not None and round(one.mean, digits) == top)
+                Entry(spread(one, seeds, digits), one.n >= seeds and _rounded(one, digits) == top)
                 for one, top in zip(line, best, strict=True)
             ),
         )
@@ -207,5 +215,9 @@ def estimate_rows(
 
 def _best(column: Iterable[Estimate], digits: int) -> float | None:
     """Return the highest mean as it is printed, or None if it stands alone."""
-    means = [round(one.mean, digits) for one in column if one.mean is not None]
+    means = [mean for one in column if (mean := _rounded(one, digits)) is not None]
     return max(means) if len(set(means)) > 1 else None
+
+
+def _rounded(estimate: Estimate, digits: int) -> float | None:
+    return None if estimate.mean is None else round(estimate.mean, digits)

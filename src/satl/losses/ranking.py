@@ -27,7 +27,7 @@ def differential_ranking(
     no gradient. Computed in float32 whatever the autocast state.
 
     Args:
-        scores: ``(B, C)`` generator scores.
+        scores: ``(B, C)`` generator scores; a cell whose score is NaN counts as unknown.
         labels: ``(B, C)`` with +1, -1, 0.
         thresholds: ``(C,)``.
         clamp: the literal loss; ``False`` uses the signed difference, which also lifts positives that lie
@@ -45,9 +45,10 @@ def differential_ranking(
     >>> loss.backward(); scores.grad
     tensor([[-1.,  1.,  0.]])
     """
-    known = labels != 0
+    scores = scores.float()
+    known = (labels != 0) & ~scores.isnan()
     sign = labels.float()
-    difference = torch.where(known, scores.float() - thresholds.detach().float(), 0.0)
+    difference = torch.where(known, scores - thresholds.detach().float(), 0.0)
     if clamp:
         difference = difference.relu()
     cost = ((1.0 - sign * difference) * known).sum()

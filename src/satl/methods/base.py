@@ -46,7 +46,9 @@ class LeaveOneOutParameters(Parameters):
     """Parameters of generators that compare known positives with each other."""
 
     leave_one_out: bool = Field(
-        True, description="Score a known positive without itself; false is the published code's score."
+        True,
+        description="Score a known positive without itself; false counts it too, as the published code does (which "
+        "also counts empty places of the bank as 0).",
     )
 
 

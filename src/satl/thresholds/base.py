@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 
@@ -26,6 +29,17 @@ class ThresholdRule(nn.Module):
             raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
         self.num_classes = num_classes
         self.register_buffer("value", torch.ones(num_classes))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Go to another device with the model, but stay in float32.
+
+        Rounded down, a threshold would let the scores pass from which it was estimated.
+        """
+        exact = self.value
+        super()._apply(fn, recurse)
+        if self.value.dtype != exact.dtype and not isinstance(self.value, nn.Parameter):
+            self.value = exact.to(self.value.device)
+        return self
 
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it.
