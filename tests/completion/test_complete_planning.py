@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from completion.drawn import Drawn
 from satl.completion.again import plan_folder
 from satl.completion.audit import draw_audit, estimate_audit
-from satl.completion.case import case_from_scores
+from satl.completion.case import case_from_scores, with_plan
 from satl.completion.complete import Completion, complete
 from satl.completion.planning import read_answers, read_audit, write_audit, write_plan
 from satl.errors import RunError, TableError
@@ -92,6 +93,7 @@ def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_
     path = tmp_path / "plan.csv"
 
     def fresh() -> Path:
+        path.unlink(missing_ok=True)
         write_plan(plan, table, path)
         return path
 
@@ -110,13 +112,53 @@ def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_
     edit(fresh(), lambda row: row.update(label="ghost"))
     refused("row 1: the table has no class 'ghost'")
     edit(fresh(), lambda row: row.update(zone=""))
-    refused("row 1 has lost its aim or zone")
+    refused("row 1 has lost its aim, zone or score")
     path.write_text("image,label\na,b\n")
     refused("has no column 'value'")
     path.unlink()
     refused("cannot be read")
     with pytest.raises(TableError, match=r"end the name in \.csv"):
         write_plan(plan, table, tmp_path / "plan.xlsx")
+
+
+def test_answers_of_a_person_are_not_overwritten(done: Completion, tmp_path: Path) -> None:
+    plan, table = plan_folder(done.folder.path, budget=5)
+    path = tmp_path / "plan.csv"
+    for _ in range(2):  # nobody has written into it
+        write_plan(plan, table, path)
+    edit(path, lambda row: row.update(value="present"))
+    answered = path.read_bytes()
+    with pytest.raises(
+        TableError, match=r"plan\.csv exists already and may hold a person's answers: choose another"
+    ):
+        write_plan(plan, table, path)
+    assert path.read_bytes() == answered
+    other = tmp_path / "mine.csv"
+    other.write_text("image,note\na.jpg,keep\n")
+    with pytest.raises(TableError, match="exists already"):
+        write_plan(plan, table, other)
+
+
+def test_a_plan_speaks_for_the_model_that_drew_it(
+    drawn: Drawn, folder: Path, done: Completion, tmp_path: Path
+) -> None:
+    plan, table = plan_folder(done.folder.path, budget=5)
+    write_plan(plan, table, tmp_path / "plan.csv")
+    edit(tmp_path / "plan.csv", lambda row: row.update(value="present"))
+    case = case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")
+    assert case.source["planned"] == 5
+    # The same model, but it was trained on a cell of the plan.
+    plain = case_from_scores(folder / "s.npz", folder / "labels.csv")
+    basis = plain.basis.copy()
+    basis[plan.row[2], plan.column[2]] = 1
+    run = replace(plain, basis=basis, tested=plain.basis != 0, source={**plain.source, "kind": "run"})
+    with pytest.raises(
+        TableError, match=r"the run was trained on 1 of its cells, such as image .* Leave the plan out"
+    ):
+        with_plan(run, tmp_path / "plan.csv")
+    edit(tmp_path / "plan.csv", lambda row: row.update(score=str(float(row["score"]) + 0.5)))
+    with pytest.raises(TableError, match=r"was drawn by other scores: image .* A plan speaks for the model"):
+        case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")
 
 
 def test_a_plan_may_not_contradict_the_table(folder: Path, done: Completion, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import yaml
 from satl.completion.complete import Completion
 from satl.completion.holdout import HeldOut
 from satl.completion.judgement import Settings
-from satl.completion.run import case_from_run, complete_run
+from satl.completion.run import _open, case_from_run, complete_run
 from satl.completion.scores import read_scores
 from satl.demo.scenes import write_scenes
-from satl.errors import RunError
+from satl.errors import RunError, TableError
 from satl.labels import LabelTable, mask_table, read_table, write_table
 from satl.training.reading import make_config
 from satl.training.recogniser import Recogniser
@@ -135,6 +135,20 @@ def test_what_was_filled_in_later_is_no_evidence(
     assert thresholds[0] == thresholds[1]
     filled = complete_run(run, tmp_path / "filled", PROMISE, labels=write_filled(done, tmp_path))
     assert (filled.present, filled.absent) == (0, 0)
+
+
+def test_columns_that_are_no_classes_to_a_run_are_none_later(run: Path, tmp_path: Path) -> None:
+    table = case_from_run(run).table
+    bare, aged = tmp_path / "bare.csv", tmp_path / "aged.csv"
+    write_table(table, bare)
+    head, *lines = bare.read_text().splitlines()
+    aged.write_text("\n".join([f"{head},Age", *(f"{line},40" for line in lines)]) + "\n")
+    with pytest.raises(TableError, match="--ignore-column 'Age'"):
+        case_from_run(run, aged)
+    assert case_from_run(run, aged, ignore_columns=("Age",)).table == table
+    # Those of the run are passed over by themselves, and may be gone.
+    for file in (aged, bare):
+        assert _open(file, None, (), ("Age",)).table == table
 
 
 def test_a_run_without_a_hold_out_can_only_propose(tmp_path: Path) -> None:

@@ -51,6 +51,17 @@ def test_onto_a_table_keeps_its_shape_and_encoding(tmp_path: Path) -> None:
     assert open_table(tmp_path / "still-long.csv").format == "long"
 
 
+def test_columns_that_are_no_classes_can_be_passed_over(tmp_path: Path) -> None:
+    write_table(TABLE, tmp_path / "t.csv")
+    head, *lines = (tmp_path / "t.csv").read_text().splitlines()
+    (tmp_path / "t.csv").write_text("\n".join([f"{head},Age", *(f"{line},40" for line in lines)]) + "\n")
+    file = decisions(tmp_path, [[1, 0], [-1, 1], [0, 0]])
+    with pytest.raises(TableError, match="--ignore-column 'Age'"):
+        import_file(file, "long", tmp_path / "new.csv", onto=tmp_path / "t.csv")
+    import_file(file, "long", tmp_path / "new.csv", onto=tmp_path / "t.csv", ignore_columns=["Age"])
+    assert read_table(tmp_path / "new.csv") == TABLE.with_cells([[1, -1], [-1, 1], [0, 1]])
+
+
 def test_known_cells_are_overwritten_only_when_asked(tmp_path: Path) -> None:
     write_table(TABLE, tmp_path / "t.csv")
     file = decisions(tmp_path, [[-1, 1], [0, 0], [0, 1]])

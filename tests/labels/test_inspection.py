@@ -84,6 +84,8 @@ def test_classes_are_counted_over_the_train_rows() -> None:
     assert (report.positive, report.negative, report.unknown) == (1, 0, 1)
     assert report.unlabelled == ("b",)
     assert report.positive_only, "the negatives of the test rows are not there to learn from"
+    spelled = inspect_table(table.with_split(["Train", "training", "TEST"]))
+    assert (spelled.counted, spelled.counted_images, spelled.positive, spelled.negative) == ("train", 2, 1, 0)
     everywhere = inspect_table(table.with_split(["one", "two", "two"]))
     assert (everywhere.counted, everywhere.counted_images) == (None, 3)
 

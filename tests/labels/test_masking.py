@@ -69,6 +69,10 @@ def test_only_train_rows_are_masked_and_drawn_for() -> None:
     alone = mask_table(table.select(split == "train"), 0.2)
     assert np.array_equal(masked.cells[split == "train"], alone.cells)
     assert np.array_equal(masked.cells[split == "test"], table.cells[split == "test"])
+    spelled = table.with_split(["Test", "Training"] * 25)
+    assert np.array_equal(mask_table(spelled, 0.2).cells, masked.cells)
+    with pytest.raises(TableError, match="no image belongs to split 'train'"):
+        mask_table(table.with_split(["a", "b"] * 25), 0.2)
 
 
 def test_unknown_cells_stay_unknown_and_old_truth_wins() -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from review.synthetic import Completed, draw_table, write_folder
+from satl.cli.review import register
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, open_table, read_table, write_table
 from satl.review.merge import merge_review
@@ -86,6 +89,23 @@ def test_the_table_keeps_its_shape_and_encoding(
     assert (report.overwritten, report.elsewhere, report.included) == (0, 0, 0)
     assert (report.known, report.cells) == (7, 12)
     assert read_table(source, stated) == table
+
+
+def test_columns_that_are_no_classes_can_be_passed_over(tmp_path: Path, table: LabelTable) -> None:
+    source, new = tmp_path / "t.csv", tmp_path / "new.csv"
+    write_table(table, source)
+    head, *lines = source.read_text(encoding="utf-8").splitlines()
+    aged = [f"{head},Age", *(f"{line},{40 + row}" for row, line in enumerate(lines))]
+    source.write_text("\n".join(aged) + "\n", encoding="utf-8")
+    out = reviewed(tmp_path / "out", table, DECISIONS)
+    with pytest.raises(TableError, match="--ignore-column 'Age'"):
+        merge_review(out, source, new)
+    app = typer.Typer()
+    register(app)
+    done = CliRunner().invoke(app, ["merge", str(out), str(source), "-o", str(new), "--ignore-column", "Age"])
+    assert done.exit_code == 0, done.output
+    assert "is without 'Age', which is no class" in done.output
+    assert read_table(new) == table.with_cells(MERGED)
 
 
 def test_a_long_table_stays_long(tmp_path: Path, table: LabelTable) -> None:

@@ -96,12 +96,12 @@ def complete_command(
     choices = ("same", "prevalence")
     if transfer not in choices:
         raise ConfigError(f"--transfer {transfer}: is none of same, prevalence{nearest(transfer, choices)}.")
-    if run is not None and (held_out is not None or certify_on is not None or ignore_column):
+    if run is not None and (held_out is not None or certify_on is not None):
+        raise ConfigError("--held-out and --certify-on belong to --scores: a run has its own.")
+    if run is not None and labels is None and (encoding is not None or ignore_column):
         raise ConfigError(
-            "--held-out, --certify-on and --ignore-column belong to --scores: a run has its own."
+            "--encoding and --ignore-column say how --labels TABLE is read: a run knows that of its own table."
         )
-    if run is not None and labels is None and encoding is not None:
-        raise ConfigError("--encoding says how --labels TABLE is read: a run knows that of its own table.")
     if plan is not None and transfer == "prevalence":
         raise ConfigError(
             "--plan and --transfer prevalence: cells picked by their score say nothing about the share of positives; "
@@ -112,7 +112,8 @@ def complete_command(
     assumed: Literal["same", "prevalence"] = "prevalence" if transfer == "prevalence" else "same"
     settings = Settings(precision, confidence, family, assumed, review_only)
     if run is not None:
-        case = _from_run(run, labels, encoding, checkpoint, plan, images, review_only, quiet)
+        columns = tuple(ignore_column or ())
+        case = _from_run(run, labels, encoding, columns, checkpoint, plan, images, review_only, quiet)
     else:
         from satl.completion.case import case_from_scores
 
@@ -134,6 +135,7 @@ def _from_run(
     run: Path,
     labels: Path | None,
     encoding: str | None,
+    ignore_columns: tuple[str, ...],
     checkpoint: str,
     plan: Path | None,
     images: Path | None,
@@ -148,6 +150,7 @@ def _from_run(
             run,
             labels,
             encoding=encoding,
+            ignore_columns=ignore_columns,
             checkpoint=checkpoint,
             plan=plan,
             images=images,

@@ -102,6 +102,13 @@ def export_command(
         )
 
 
+def say_left_out(columns: list[str] | None, table: Path) -> None:
+    """Say that columns which are no classes are not in the table that was written."""
+    if columns:
+        names = ", ".join(repr(name) for name in columns)
+        typer.echo(f"Left out: {table} is without {names}, which is no class", err=True)
+
+
 def import_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What the tool exported.")],
     format: FormatOption,
@@ -127,6 +134,7 @@ def import_command(
         typer.Option("--replace-known", help="Let a decision overwrite a known cell that says otherwise."),
     ] = False,
     encoding: EncodingOption = None,
+    ignore_column: IgnoreOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite TABLE.")] = False,
 ) -> None:
     """Read what people decided in another tool into a label table; predictions decide nothing."""
@@ -138,10 +146,12 @@ def import_command(
         out,
         onto=onto,
         encoding=encoding,
+        ignore_columns=ignore_column or (),
         unticked=unticked,
         replace_known=replace_known,
         force=force,
     )
+    say_left_out(ignore_column, out)
     typer.echo(
         f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
         f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten)"

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.labels import EncodingOption, TableArgument
+from satl.cli.export import say_left_out
+from satl.cli.labels import EncodingOption, IgnoreOption, TableArgument
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 
@@ -64,6 +65,7 @@ def merge(
         bool, typer.Option("--force", help="Let a decision overwrite a known cell that says otherwise.")
     ] = False,
     encoding: EncodingOption = None,
+    ignore_column: IgnoreOption = None,
 ) -> None:
     """Write the decisions of a review into a label table, in its own shape and encoding."""
     from satl.errors import ConfigError
@@ -72,8 +74,15 @@ def merge(
     if include not in (None, "accepted"):
         raise ConfigError(f"--include {include}: the only choice is --include accepted.")
     report = merge_review(
-        out, table, new, encoding=encoding, include_accepted=include == "accepted", force=force
+        out,
+        table,
+        new,
+        encoding=encoding,
+        ignore_columns=ignore_column or (),
+        include_accepted=include == "accepted",
+        force=force,
     )
+    say_left_out(ignore_column, new)
     typer.echo(
         f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
         f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten,"

@@ -8,16 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from satl.completion._cells import BoolMatrix, LabelMatrix
 from satl.completion.arrays import ArrayFile
 from satl.completion.bounds import FloatArray
 from satl.completion.holdout import HeldOut
-from satl.completion.planning import read_answers
+from satl.completion.planning import PlanAnswers, read_answers
 from satl.completion.score_target import FloatMatrix, Scores
 from satl.completion.scores import read_bundle, read_scores
 from satl.errors import EncodingError, RunError, TableError
 from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, open_table, read_table
+
+_SAME_SCORE = 0.01
+"""How far the scores of a cell may lie apart, and still be those of one model."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +151,7 @@ def with_plan(case: Case, path: str | Path) -> Case:
             f"{path}: image {table.images[row]!r}, class {table.classes[column]!r} is answered otherwise than the "
             f"table, where it is {word}: correct one of them."
         )
+    _require_same_model(case, answers, path)
     cells, basis = table.cells.copy(), case.basis.copy()
     planned = np.zeros((table.num_classes, table.num_images), dtype=np.int8).T
     for target, content in ((cells, answers.value), (basis, answers.value), (planned, answers.aim)):
@@ -161,6 +166,42 @@ def with_plan(case: Case, path: str | Path) -> Case:
         zones=answers.zones,
         source={**case.source, "plan": str(path), "planned": len(answers.value)},
     )
+
+
+def _require_same_model(case: Case, answers: PlanAnswers, path: str | Path) -> None:
+    """Refuse a plan that another model's scores drew, or whose cells this model was trained on.
+
+    A model has learned the answers of the plan that it was trained on after; tested on them it looks better than it is.
+    """
+    here = case.scores[answers.row, answers.column].astype(np.float64)
+    # Files hold six digits, and a network scored anew on another machine differs in the third.
+    other = ~(np.abs(here - answers.score) <= _SAME_SCORE * np.maximum(1.0, np.abs(answers.score)))
+    if other.any():
+        row, column, mine, theirs = _first(case.table, answers, other, here)
+        raise TableError(
+            f"{path} was drawn by other scores: image {row!r}, class {column!r} has {theirs:.4g} in the plan and "
+            f"{mine:.4g} here. A plan speaks for the model that drew it: complete with that one, or draw a new plan "
+            "and leave this one out (its answers are labels like others: write them into the table)."
+        )
+    if case.tested is None or case.source["kind"] != "run":
+        return
+    known = case.basis[answers.row, answers.column] != 0
+    seen = known & ~case.tested[answers.row, answers.column]
+    if seen.any():
+        row, column, *_ = _first(case.table, answers, seen, here)
+        raise TableError(
+            f"{path}: the run was trained on {int(seen.sum()):,} of its cells, such as image {row!r}, class "
+            f"{column!r}: they cannot test it. Leave the plan out."
+        )
+
+
+def _first(
+    table: LabelTable, answers: PlanAnswers, among: npt.NDArray[np.bool_], here: FloatArray
+) -> tuple[str, str, float, float]:
+    """Return image, class, score here and score in the plan of the first cell of those."""
+    k = int(np.argmax(among))
+    image, label = table.images[int(answers.row[k])], table.classes[int(answers.column[k])]
+    return image, label, float(here[k]), float(answers.score[k])
 
 
 def _without_truth(opened: TableFile) -> TableFile:

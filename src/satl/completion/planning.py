@@ -40,6 +40,7 @@ class PlanAnswers:
 
     Attributes:
         row, column: (K,) where they are.
+        score: (K,) by which they were picked.
         value: (K,) int8, +1 present, -1 absent.
         aim: (K,) int8, the direction that the cell was picked for.
         zones: the loosest thresholds that the cells can speak for, present and absent, (C,) each.
@@ -47,6 +48,7 @@ class PlanAnswers:
 
     row: IntArray
     column: IntArray
+    score: FloatArray
     value: npt.NDArray[np.int8]
     aim: npt.NDArray[np.int8]
     zones: tuple[FloatArray, FloatArray]
@@ -89,22 +91,31 @@ def describe_plan(plan: LabelPlan, classes: Sequence[str]) -> list[tuple[str, st
 def read_answers(path: str | Path, table: LabelTable) -> PlanAnswers:
     """Read a plan back; cells without an answer, or with ``?``, are left out."""
     found: list[tuple[int, int, int, int]] = []
+    scores: list[float] = []
     zones = np.full((2, table.num_classes), np.nan)
     for number, fields, row, column, answer in _rows(path, PLAN_COLUMNS, table):
         aim = _AIMS.get(fields["aim"])
         try:
-            zone = float(fields["zone"])
+            zone, score = float(fields["zone"]), float(fields["score"])
         except ValueError:
-            zone = np.nan
-        if aim is None or np.isnan(zone):
+            zone = score = np.nan
+        if aim is None or np.isnan(zone) or np.isnan(score):
             raise TableError(
-                f"{path}: row {number} has lost its aim or zone: fill in only the column 'value' of a plan."
+                f"{path}: row {number} has lost its aim, zone or score: fill in only the column 'value' of a plan."
             )
         zones[0 if aim > 0 else 1, column] = zone
         if answer:
             found.append((row, column, answer, aim))
+            scores.append(score)
     rows, columns, values, aims = np.array(found, dtype=np.int64).reshape(-1, 4).T
-    return PlanAnswers(rows, columns, values.astype(np.int8), aims.astype(np.int8), (zones[0], zones[1]))
+    return PlanAnswers(
+        rows,
+        columns,
+        np.array(scores, dtype=np.float64),
+        values.astype(np.int8),
+        aims.astype(np.int8),
+        (zones[0], zones[1]),
+    )
 
 
 def write_audit(sample: AuditSample, table: LabelTable, path: str | Path, *, size: int, seed: int) -> None:
@@ -159,6 +170,10 @@ def _write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]
     target = Path(path)
     if target.suffix.lower() != ".csv":
         raise TableError(f"{target}: cells to label are written as CSV: end the name in .csv.")
+    if target.exists() and not _is_unanswered(target):
+        raise TableError(
+            f"{target} exists already and may hold a person's answers: choose another name, or remove it first."
+        )
     try:
         with atomic_path(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
@@ -166,6 +181,18 @@ def _write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]
             writer.writerows(rows)
     except OSError as error:
         raise TableError(f"{target} cannot be written ({error.strerror}): choose another place.") from None
+
+
+def _is_unanswered(file: Path) -> bool:
+    """Whether a file is one of ours and nobody has written into it, so that nothing is lost with it."""
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            lines = csv.DictReader(stream, strict=True)
+            if tuple(lines.fieldnames or ()) not in (PLAN_COLUMNS, AUDIT_COLUMNS):
+                return False
+            return not any((fields["value"] or "").strip() for fields in lines)
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False
 
 
 def _rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from satl.completion.complete import Completion, complete
 from satl.completion.holdout import HeldOut
 from satl.completion.judgement import Settings
 from satl.completion.score_target import FloatMatrix
-from satl.errors import RunError
+from satl.errors import RunError, TableError
 from satl.labels import LabelTable, TableFile, open_table, read_table
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def case_from_run(
     labels: str | Path | None = None,
     *,
     encoding: str | None = None,
+    ignore_columns: Sequence[str] = (),
     checkpoint: str = "best",
     plan: str | Path | None = None,
     images: str | Path | None = None,
@@ -70,6 +71,7 @@ def case_from_run(
         run: folder of a run, trained with ``data.holdout``.
         labels: the table to complete; None: that of the run.
         encoding: of ``labels``.
+        ignore_columns: columns of ``labels`` that are no classes; if none are named, those of the run.
         checkpoint: "best" or "last".
         plan: a file of ``satl plan`` with answers.
         images: folder of the images for the review; None: that of the run.
@@ -94,7 +96,7 @@ def case_from_run(
             f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
         )
     trained, tested = _evidence(folder, data)
-    opened = _table(config, data, trained, labels, encoding)
+    opened = _table(config, data, trained, labels, encoding, ignore_columns)
     table = opened.table
     own = config.data.images if config.data.images is not None else config.data.root
     folder_of_images = images if images is not None else own
@@ -131,11 +133,16 @@ def _evidence(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix 
 
 
 def _table(
-    config: RunConfig, data: RunData, trained: LabelTable, labels: str | Path | None, encoding: str | None
+    config: RunConfig,
+    data: RunData,
+    trained: LabelTable,
+    labels: str | Path | None,
+    encoding: str | None,
+    ignore_columns: Sequence[str],
 ) -> TableFile:
     """Return the table to complete."""
     if labels is not None:
-        opened = open_table(labels, encoding)
+        opened = _open(labels, encoding, ignore_columns, config.data.ignore_columns)
         return replace(opened, table=opened.table.with_truth(None))
     section = config.data
     if section.table is None:
@@ -150,6 +157,16 @@ def _table(
         cells = np.where(np.array([[image in seen] for image in table.images]), masked, table.cells)
         table = table.with_cells(cells)
     return replace(opened, table=table)
+
+
+def _open(labels: str | Path, encoding: str | None, named: Sequence[str], of_run: Sequence[str]) -> TableFile:
+    """Open a table whose columns that are no classes are named, or were to the run; it may have lost the latter."""
+    if named or not of_run:
+        return open_table(labels, encoding, ignore_columns=named)
+    try:
+        return open_table(labels, encoding, ignore_columns=of_run)
+    except TableError:
+        return open_table(labels, encoding)
 
 
 def _placed(probabilities: FloatMatrix, scored: LabelTable, table: LabelTable) -> FloatMatrix:

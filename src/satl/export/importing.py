@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def import_file(
     *,
     onto: str | Path | None = None,
     encoding: str | None = None,
+    ignore_columns: Sequence[str] = (),
     unticked: str = "unknown",
     replace_known: bool = False,
     force: bool = False,
@@ -87,6 +89,7 @@ def import_file(
         onto: table that the decisions are written into; images and classes are its own. Without it the table
             holds the images and classes of the file and nothing else is known.
         encoding: of ``onto`` (or, without it, of ``path``), where its values can be read in several ways.
+        ignore_columns: columns of ``onto`` that are no classes; the new table is without them.
         unticked: what a class is that was ticked neither as present nor as absent in an image that a person looked
             at as a whole: ``unknown`` or ``absent``. Only Label Studio's export tells which images these are. A cell
             that is known already stays as it is.
@@ -108,7 +111,7 @@ def import_file(
             f"--unticked absent: format '{format}' does not say which images a person looked at as a whole: leave it "
             "out, and say absent in the tool itself."
         )
-    source = None if onto is None else open_table(onto, encoding)
+    source = None if onto is None else open_table(onto, encoding, ignore_columns=ignore_columns)
     table = source.table if source else imported.table.with_cells(np.zeros_like(imported.table.cells))
     find_format(target, writing=True, name=None if source is None else same_format(source, target))
     decided = _Decisions(imported, table, unticked == "absent")

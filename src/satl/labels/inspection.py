@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from satl.errors import ImageError
 from satl.labels.io.registry import TableFile
-from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
+from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable, split_role
 
 MIN_POSITIVES = 10
 """Below this many known positives a class is thin: their 10 % quantile is then just the lowest score."""
@@ -175,8 +175,11 @@ def inspect_table(
     source = table if isinstance(table, TableFile) else None
     labels = table.table if isinstance(table, TableFile) else table
     splits = labels.splits
-    counted = "train" if "train" in splits else None
-    rows = np.ones(labels.num_images, dtype=np.bool_) if counted is None else labels.split_mask(counted)
+    counted = "train" if any(split_role(name) == "train" for name in splits) else None
+    rows = np.ones(labels.num_images, dtype=np.bool_)
+    if counted is not None:
+        rows[:] = False
+        rows[labels.train_rows()] = True
     cells = labels.cells[rows]
     positive = (cells == PRESENT).sum(axis=0).tolist()
     negative = (cells == ABSENT).sum(axis=0).tolist()

@@ -18,8 +18,8 @@ def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTabl
     label stays where its number is below ``proportion``. So masks are nested: what is known at 5 % is
     known at 10 %. Positives and negatives are hidden alike. ``proportion`` is rho in the papers.
 
-    Where the table has a split, only its ``train`` rows are masked (N counts them alone) and all
-    others stay as they are. Cells that were unknown stay unknown. ``proportion`` 1 hides nothing.
+    Where the table has a split, only its ``train`` rows (also ``Train``, ``training``) are masked (N counts them
+    alone) and all others stay as they are. Cells that were unknown stay unknown. ``proportion`` 1 hides nothing.
 
     >>> table = LabelTable(("a", "b"), ("cat", "dog"), np.array([[1, -1], [-1, 1]]))
     >>> masked = mask_table(table, 0.6)
@@ -27,7 +27,7 @@ def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTabl
     ([[1, 0], [0, 1]], [[1, -1], [-1, 1]])
     """
     check_proportion(proportion)
-    rows = np.arange(table.num_images) if table.split is None else np.flatnonzero(table.split_mask("train"))
+    rows = table.train_rows()
     cells = table.cells.copy()
     if proportion < 1:
         random = random_state(seed)

@@ -21,6 +21,18 @@ Cells = npt.NDArray[np.int8]
 # Control characters would need quoting rules of their own in every text format; no class or file needs them.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
+_ROLES = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
+
+
+def split_role(name: str) -> str:
+    """Return what a split is for, however it is spelled; other names stay, in small letters.
+
+    >>> split_role("Train"), split_role(" validation"), split_role("Held back")
+    ('train', 'val', 'held back')
+    """
+    lowered = str(name).strip().lower()
+    return _ROLES.get(lowered, lowered)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelTable:
@@ -133,6 +145,14 @@ class LabelTable:
                 f"the table has {', '.join(repr(p) for p in present)}."
             )
         return np.asarray(mask, dtype=np.bool_)
+
+    def train_rows(self) -> npt.NDArray[np.int64]:
+        """Return the rows to train on: all of a table without a split, else those that :func:`split_role` calls so."""
+        if self.split is None:
+            return np.arange(self.num_images)
+        rows = np.flatnonzero([split_role(name) == "train" for name in self.split])
+        # Without any, the error of split_mask names the splits that there are.
+        return rows if len(rows) else np.flatnonzero(self.split_mask("train"))
 
     def with_cells(self, cells: npt.ArrayLike) -> LabelTable:
         """Return the same table with other cells (N, C)."""

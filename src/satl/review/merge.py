@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,12 +53,14 @@ def merge_review(
     new: str | Path,
     *,
     encoding: str | None = None,
+    ignore_columns: Sequence[str] = (),
     include_accepted: bool = False,
     force: bool = False,
 ) -> MergeReport:
     """Write ``table`` with the decisions of the review in ``out`` to ``new``.
 
     encoding: of ``table``, where its values can be read in several ways.
+    ignore_columns: columns of ``table`` that are no classes; the new table is without them.
     include_accepted: also write the cells that ``satl complete`` accepted and no person looked at; they never
         overwrite a known cell.
     force: let a decision overwrite a known cell that says the opposite.
@@ -69,7 +71,7 @@ def merge_review(
         RunError: ``out`` is no completed folder, or nobody has reviewed it.
     """
     folder, target = require_completed(out), Path(new)
-    source = open_table(table, encoding)
+    source = open_table(table, encoding, ignore_columns=ignore_columns)
     find_format(target, writing=True, name=same_format(source, target))
     if target.resolve() == source.path.resolve():
         raise TableError(f"{target} would be overwritten by its own merge: choose another name with -o.")

@@ -14,14 +14,13 @@ import numpy as np
 from satl.errors import ConfigError, TableError
 from satl.images import ArrayImages, FolderImages, ImageSource, cached, is_store, packed_images
 from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table
-from satl.labels.table import Cells
+from satl.labels.table import Cells, split_role
 from satl.training.config import DataConfig, RunConfig, ScenesConfig
 
 if TYPE_CHECKING:
     from satl.completion.holdout import HeldOut
 
 SPLITS = ("train", "val", "test")
-_OTHER_NAMES = {"training": "train", "validation": "val", "valid": "val", "dev": "val", "testing": "test"}
 
 
 @dataclass(frozen=True)
@@ -154,8 +153,7 @@ def _prepare(config: RunConfig, table: LabelTable, origin: str) -> LabelTable:
     if table.split is None:
         table = table.with_split(np.full(table.num_images, "train"))
     else:
-        lowered = [str(name).strip().lower() for name in table.split]
-        named = np.array([_OTHER_NAMES.get(name, name) for name in lowered])
+        named = np.array([split_role(name) for name in table.split])
         table = table.with_split(named).select(np.isin(named, SPLITS if data.use_test else SPLITS[:2]))
     assert table.split is not None
     if not (table.split == "train").any():
