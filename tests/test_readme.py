@@ -11,14 +11,18 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_ten_line_loop_trains():
+def test_the_loop_trains():
     (snippet,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    torch.manual_seed(0)
+    at_first: dict[str, object] = {}
+    exec(snippet.partition("for epoch")[0], at_first)
     torch.manual_seed(0)
     names: dict[str, object] = {}
     exec(snippet, names)
-    thresholds, loss = names["thresholds"], names["loss"]
+    model, thresholds, loss = names["model"], names["thresholds"], names["loss"]
     assert torch.isfinite(loss)
     assert (thresholds.value < 1).all()
+    assert not torch.equal(model.weight, at_first["model"].weight)
 
 
 def test_linked_files_exist():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from reference import thresholds as reference
-from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
+from satl.thresholds import LearnedThreshold, LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
 
 
 def batch(seed: int = 0, images: int = 200, classes: int = 4) -> tuple[Tensor, Tensor]:
@@ -210,6 +210,30 @@ def test_thresholds_stay_exact_in_a_model_of_half_precision(dtype: torch.dtype) 
     assert torch.equal(model.to(dtype)[1].value, learned)
     assert torch.equal(model.double()[1].value, learned)
     assert model.to("meta")[1].value.device.type == "meta"
+
+
+def test_a_learned_threshold_stays_exact_as_well() -> None:
+    rule = LearnedThreshold(2)
+    optimiser = torch.optim.Adam(rule.parameters(), lr=1e-3, weight_decay=5e-4)
+    rule.bfloat16()
+    assert rule.value.dtype == torch.float32
+    for _ in range(20):
+        optimiser.zero_grad()
+        rule.loss(torch.full((4, 2), 0.5), torch.ones(4, 2)).backward()
+        optimiser.step()
+    assert bool((rule.value < 1.0).all())
+
+
+def test_labels_and_shapes_that_mean_something_else_are_refused() -> None:
+    rule = SemanticAwareThreshold(1, rate=1.0)
+    with pytest.raises(ValueError, match=r"must be \(B, 1\), got \(4, 3\) and \(4, 3\)"):
+        rule.observe(torch.rand(4, 3), torch.ones(4, 3))
+    with pytest.raises(ValueError, match=r"got \(4, 1\) and \(4,\)"):
+        rule.observe(torch.rand(4, 1), torch.ones(4))
+    with pytest.raises(ValueError, match=r"torch\.uint8 cannot hold; use torch\.int8"):
+        rule.observe(torch.rand(4, 1), torch.ones(4, 1, dtype=torch.uint8))
+    rule.observe(torch.tensor([[0.9], [0.2]]), torch.tensor([[torch.nan], [1.0]]))
+    assert rule.counts.sum(-1).flatten().tolist() == [0, 1]
 
 
 def test_repr_shows_what_matters() -> None:

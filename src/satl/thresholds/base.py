@@ -35,10 +35,14 @@ class ThresholdRule(nn.Module):
 
         Rounded down, a threshold would let the scores pass from which it was estimated.
         """
-        exact = self.value
+        exact = self.value.detach()
         super()._apply(fn, recurse)
-        if self.value.dtype != exact.dtype and not isinstance(self.value, nn.Parameter):
-            self.value = exact.to(self.value.device)
+        if self.value.dtype != exact.dtype:
+            kept = exact.to(self.value.device)
+            if isinstance(self.value, nn.Parameter):
+                self.value.data = kept  # optimisers hold the parameter itself
+            else:
+                self.value = kept
         return self
 
     def observe(self, scores: Tensor, labels: Tensor) -> None:
@@ -52,7 +56,10 @@ class ThresholdRule(nn.Module):
         raise NotImplementedError
 
     def limit(self) -> Tensor:
-        """Return the thresholds ``(C,)`` at which updates would end if they observed the same scores for ever."""
+        """Return the thresholds ``(C,)`` at which updates would end if they observed the same scores for ever.
+
+        Like :meth:`update` it must be called by all of several processes.
+        """
         raise NotImplementedError
 
     def pseudo_labels(self, scores: Tensor, labels: Tensor, images: Tensor | None = None) -> Tensor:
@@ -87,7 +94,10 @@ class EvidenceThreshold(ThresholdRule):
 
     @torch.no_grad()
     def ideal(self) -> Tensor:
-        """Return the ideal thresholds ``(C,)`` of what was observed so far (NaN: no evidence)."""
+        """Return the ideal thresholds ``(C,)`` of what was observed so far (NaN: no evidence).
+
+        Counts are added up over processes, so all of them must call it.
+        """
         return self.thresholds_of(sum_across(self.counts))
 
     @torch.no_grad()
@@ -122,4 +132,9 @@ class HistogramThreshold(EvidenceThreshold):
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Add the scores of one batch to the histograms."""
+        if scores.shape != labels.shape or scores.dim() != 2 or scores.shape[1] != self.num_classes:
+            raise ValueError(
+                f"scores and labels must be (B, {self.num_classes}), got {tuple(scores.shape)} and "
+                f"{tuple(labels.shape)}."
+            )
         add_to_histogram(self.counts, scores, labels)

@@ -40,14 +40,17 @@ def add_to_histogram(counts: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     Counts ``(3, C, bins)`` have a third row, for the unknown cells. The cost depends on the batch, not on the
     number of bins.
     """
+    if labels.dtype in (torch.uint8, torch.bool):
+        raise ValueError(f"labels are +1, -1 and 0, which {labels.dtype} cannot hold; use torch.int8.")
     rows, num_classes, bins = counts.shape
     scores = scores.detach().float()
     counted = ~scores.isnan()
     row = (labels > 0).long()
+    known = (labels > 0) | (labels < 0)  # NaN is not known either
     if rows == 3:
-        row = torch.where(labels == 0, 2, row)
+        row = torch.where(known, row, 2)
     else:
-        counted = counted & (labels != 0)
+        counted = counted & known
     bin_index = (scores.nan_to_num(0.0).clamp(0.0, 1.0) * bins).long().clamp(max=bins - 1)
     class_index = torch.arange(num_classes, device=scores.device)
     cell = (row * num_classes + class_index) * bins + bin_index
