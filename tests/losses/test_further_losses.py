@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -48,6 +49,29 @@ def test_asymmetric_without_gammas_and_margin_is_cross_entropy() -> None:
     wanted = gradient(lambda z: partial_bce(z, labels), logits)
     for one, other in zip(ours, wanted, strict=True):
         torch.testing.assert_close(one, other)
+
+
+def test_asymmetric_without_a_margin_is_a_focal_loss_of_two_strengths() -> None:
+    torch.manual_seed(2)
+    logits, labels = 3 * torch.randn(6, 5), random_labels(3, 6, 5)
+
+    def plain(z: Tensor) -> Tensor:
+        p = z.sigmoid()
+        cost = torch.where(labels > 0, -p.log() * (1 - p) ** 1.5, -(1 - p).log() * p**3.0)
+        return cost[labels != 0].mean()
+
+    assert_same(lambda z: asymmetric_loss(z, labels, 1.5, 3.0, margin=0), plain, logits)
+
+
+@pytest.mark.parametrize("logit", [-200.0, -20.0, 20.0, 200.0])
+def test_asymmetric_without_a_margin_keeps_the_cost_of_certain_negatives(logit: float) -> None:
+    # log(1 - p) in float32 is 0 or infinite here.
+    value, slope = gradient(
+        lambda z: asymmetric_loss(z, torch.tensor([[-1]]), 0.0, 0.0, margin=0), torch.tensor([[logit]])
+    )
+    exact, exact_slope = math.log1p(math.exp(logit)), 1 / (1 + math.exp(-logit))
+    assert float(value) == pytest.approx(exact, rel=1e-5)
+    assert float(slope) == pytest.approx(exact_slope, rel=1e-5)
 
 
 def test_the_published_parameters_are_the_defaults() -> None:

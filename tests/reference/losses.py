@@ -66,7 +66,7 @@ def cooccurrence(pair_logits: Tensor, labels: Tensor) -> Tensor:
                 apart = 1 - together + 0.05
                 if float(apart.detach()) > 1:
                     apart = apart * 0.0 + 1.0
-                costs.append(-torch.log(apart.clamp(min=1e-8)) * (1 - apart) ** 2)
+                costs.append(-torch.log(apart) * (1 - apart) ** 2)
     return sum(costs) / len(costs) if costs else _zero(pair_logits)
 
 

@@ -186,7 +186,7 @@ def test_figures_leave_the_users_settings_alone():
     import matplotlib as mpl
 
     with mpl.rc_context({"font.size": 31}):
-        inline_svg(figures.method_bars({"sst": 0.4, "ignore": None}), "k", "bars")
+        inline_svg(figures.curves({"sst": ([1, 2], [0.1, 0.2])}, ylabel="y"), "k", "lines")
         assert mpl.rcParams["font.size"] == 31
 
 

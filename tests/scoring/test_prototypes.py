@@ -124,6 +124,15 @@ def test_half_precision_points_are_clustered_in_float32() -> None:
     assert torch.equal(members, exact[1])
 
 
+def test_double_precision_points_are_clustered_in_float32() -> None:
+    points = torch.randn(2, 50, 6, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    centres, members = kmeans(points, everything(points), 4)
+    exact = kmeans(points.float(), everything(points), 4)
+    assert centres.dtype == torch.float32
+    assert torch.equal(centres, exact[0])
+    assert torch.equal(members, exact[1])
+
+
 def test_no_points_no_clusters() -> None:
     centres, members = kmeans(torch.zeros(2, 0, 3), torch.zeros(2, 0, dtype=torch.bool), 4)
     assert centres.shape == (2, 4, 3)

@@ -136,6 +136,62 @@ def assert_bank_holds(generator: CrossImageGenerator, bank: reference.Bank) -> N
     assert int(generator.owners[-1]) == -1
 
 
+@pytest.mark.parametrize("wild", [torch.nan, torch.inf, -torch.inf])
+def test_what_a_masked_slot_holds_has_no_say(wild: float) -> None:
+    torch.manual_seed(7)
+    features, bank = torch.randn(3, 2, 5), F.normalize(torch.randn(2, 4, 5), dim=-1)
+    usable = torch.tensor([[True, False, True, True], [True, True, True, True]])
+    owners, images = torch.tensor([[4, 5, 6, 0], [0, 4, 5, 6]]), torch.arange(3)
+    wanted = cross_image_scores(features, bank, usable, owners, images)
+    bank[0, 1], bank[0, 3, 2], bank[1, 0, 2] = wild, wild, wild  # empty, and what image 0 filled itself
+    found = cross_image_scores(features, bank, usable, owners, images)
+    assert torch.equal(found[0][0], wanted[0][0])
+    assert torch.equal(found[1], wanted[1])
+
+
+def test_cross_image_gradient_is_that_of_a_plain_mean() -> None:
+    torch.manual_seed(8)
+    features, bank = torch.randn(4, 2, 5, requires_grad=True), F.normalize(torch.randn(2, 3, 5), dim=-1)
+    usable, owners = torch.tensor([[True, False, True], [False] * 3]), torch.tensor([[0, 1, 2], [3, 3, 3]])
+    values, _ = cross_image_scores(features, bank, usable, owners, torch.arange(4))
+    weights = torch.randn(4, 2)
+    (slope,) = torch.autograd.grad((weights * values).sum(), features)
+    total = torch.zeros((), dtype=torch.float64)
+    for n in range(4):
+        slots = [e for e in (0, 2) if int(owners[0, e]) != n]  # the second class has none
+        unit = features[n, 0].double() / features[n, 0].double().norm()
+        total = total + weights[n, 0] * sum(unit @ bank[0, e].double() for e in slots) / len(slots)
+    (wanted,) = torch.autograd.grad(total, features)
+    torch.testing.assert_close(slope, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("wild", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("light", [False, True])
+def test_features_that_are_not_finite_are_not_stored(wild: float, light: bool) -> None:
+    torch.manual_seed(9)
+    generator, spared = CrossImageGenerator(2, 3, size=4), CrossImageGenerator(2, 3, size=4)
+    if light:
+        generator.lighten()
+        spared.lighten()
+    for step in range(4):  # more than the ring holds
+        features, labels, images = torch.randn(3, 2, 3), torch.ones(3, 2), torch.arange(3) + 3 * step
+        without = labels.clone()
+        without[1, 0] = 0
+        spared.remember(Evidence(features, None, without, images))
+        features[1, 0, 2] = wild
+        generator.remember(Evidence(features, None, labels, images))
+        for name, tensor in generator.state_dict().items():
+            assert torch.equal(tensor, spared.state_dict()[name]), name
+    scores = generator(Evidence(torch.randn(2, 2, 3), None, torch.zeros(2, 2), torch.tensor([90, 91])))
+    assert bool(scores.values.isfinite().all())
+    assert bool(scores.informative.all())
+
+
+def test_a_bank_without_slots_is_refused() -> None:
+    with pytest.raises(ValueError, match="size must be at least 1, got 0"):
+        CrossImageGenerator(2, 3, size=0)
+
+
 def test_an_image_never_meets_itself() -> None:
     generator = CrossImageGenerator(1, feature_dim=2, size=4)
     features, labels = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.ones(2, 1)

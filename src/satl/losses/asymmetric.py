@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from satl.losses._check import check_cells, known_cells
 from satl.losses.partial_bce import PartialReduction, mean_of_known
 
 
@@ -45,7 +46,8 @@ def asymmetric_loss(
     >>> asymmetric_loss(torch.tensor([[0.0, -4.0, 3.0]]), torch.tensor([[1, -1, 0]]))
     tensor(0.3466)
     """
-    known = labels != 0
+    check_cells(logits, labels)
+    known = known_cells(labels)
     # Unknown logits are replaced before the formula: an infinite one must not turn into 0 * inf.
     logits = torch.where(known, logits.float(), 0.0)
     present, absent = logits.sigmoid(), (-logits).sigmoid()

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from satl.losses._check import check_signed
 from satl.processes import gather_across, gather_with_gradient, world_size
 
 # Entries are sorted once for both sets: the set goes into the highest bits of a 32-bit key, its value below.
@@ -36,6 +37,12 @@ def contrastive_loss(features: Tensor, labels: Tensor, noise: Tensor | None = No
     """
     if noise is None and world_size() > 1:
         raise ValueError("several processes need the same noise: draw it from generators with equal seeds.")
+    check_signed(labels)
+    if features.shape[:2] != labels.shape:
+        raise ValueError(
+            f"features must be of the images and classes of labels, "
+            f"got {tuple(features.shape)} and {tuple(labels.shape)}."
+        )
     features, labels = gather_with_gradient(features), gather_across(labels)
     batch = features.shape[0]
     first, second = torch.triu_indices(batch, batch, offset=1, device=features.device)
@@ -45,7 +52,7 @@ def contrastive_loss(features: Tensor, labels: Tensor, noise: Tensor | None = No
     by_class = labels.t()
     left, right = by_class[:, first], by_class[:, second]
     both_positive = (left > 0) & (right > 0)
-    mixed = (left != 0) & (right != 0) & (left != right)
+    mixed = ((left > 0) & (right < 0)) | ((left < 0) & (right > 0))
     both_negative = (left < 0) & (right < 0)
     cost = torch.where(both_positive, 1.0 - cosine, 1.0 + cosine)
     if noise is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from satl.losses._check import check_signed
+
 
 def cooccurrence_loss(pair_logits: Tensor, labels: Tensor) -> Tensor:
     """Teach the pair branch which classes are present together (SST's L3), in float32.
@@ -23,13 +25,19 @@ def cooccurrence_loss(pair_logits: Tensor, labels: Tensor) -> Tensor:
     >>> cooccurrence_loss(torch.zeros(1, 1), torch.tensor([[1, 1]]))
     tensor(0.3466)
     """
-    num_classes = labels.shape[1]
+    check_signed(labels)
+    num_classes = labels.shape[-1]
+    if labels.ndim != 2 or pair_logits.shape != (labels.shape[0], num_classes * (num_classes - 1) // 2):
+        raise ValueError(
+            f"pair_logits must have a column for each pair of the classes of labels, "
+            f"got {tuple(pair_logits.shape)} and {tuple(labels.shape)}."
+        )
     first, second = torch.triu_indices(num_classes, num_classes, offset=1, device=labels.device)
     present = labels > 0
     target = present[:, first] & present[:, second]
     together = pair_logits.float().sigmoid()
     apart = (1.0 - together + 0.05).clamp(max=1.0)
     cost_of_targets = -together.clamp(min=1e-8).log() * (1.0 - together)
-    cost_of_others = -apart.clamp(min=1e-8).log() * (1.0 - apart).square()
+    cost_of_others = -apart.log() * (1.0 - apart).square()
     cost = torch.where(target, cost_of_targets, cost_of_others)
     return cost.sum() / max(cost.numel(), 1)

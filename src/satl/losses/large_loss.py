@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from satl.losses._check import check_cells, known_cells
+
 LargeLossVariant = Literal["rejection", "temporary", "permanent"]
 
 
@@ -36,9 +38,11 @@ def large_loss(logits: Tensor, labels: Tensor, chosen: Tensor, variant: LargeLos
     """
     if variant not in ("rejection", "temporary", "permanent"):
         raise ValueError(f"variant must be 'rejection', 'temporary' or 'permanent', got {variant!r}.")
+    check_cells(logits, labels)
+    check_cells(logits, chosen, labels_name="chosen")
     counted = torch.ones_like(labels, dtype=torch.bool)
     if variant == "rejection":
-        counted = (labels != 0) | (chosen <= 0)
+        counted = known_cells(labels) | ~(chosen > 0)
     # What is rejected is replaced before the formula: an infinite logit must not turn into 0 * inf.
     toward = torch.where(chosen > 0, 1.0, -1.0) * torch.where(counted, logits.float(), 0.0)
     cost = F.softplus(-toward) * counted

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from satl.losses._check import check_cells, check_signed, known_cells
 from satl.processes import count_per_process
 
 PartialReduction = Literal["known", "sample"]
@@ -33,8 +34,9 @@ def partial_bce(
     >>> partial_bce(torch.tensor([[0.0, 3.0]]), torch.tensor([[1, 0]]))
     tensor(0.6931)
     """
-    known = labels != 0
-    sign = labels.float()
+    check_cells(logits, labels)
+    known = known_cells(labels)
+    sign = torch.where(known, labels.float(), 0.0)
     # Unknown logits are replaced before the formula: an infinite one must not turn into 0 * inf.
     cost = F.softplus(-sign * torch.where(known, logits.float(), 0.0)) * known
     return mean_of_known(cost, labels, reduction, batch)
@@ -50,8 +52,15 @@ def mean_of_known(cost: Tensor, labels: Tensor, reduction: PartialReduction, bat
         batch: as in :func:`partial_bce`.
     """
     check_reduction(reduction)
-    known = labels != 0
-    counted = known if batch is None else batch != 0
+    if batch is not None:
+        check_signed(batch, "batch")
+        if batch.shape[1:] != labels.shape[1:]:
+            raise ValueError(
+                f"batch and labels must have the same classes, got {tuple(batch.shape)} and {tuple(labels.shape)}."
+            )
+    check_cells(cost, labels, "cost")
+    known = known_cells(labels)
+    counted = known if batch is None else known_cells(batch)
     if reduction == "sample":
         cost = cost.sum(1) / known.sum(1).clamp(min=1)
         counted = counted.any(1)

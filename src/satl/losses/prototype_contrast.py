@@ -7,6 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from satl.losses._check import check_cells, known_cells
+
 PrototypeSign = Literal["fixed", "reference"]
 
 
@@ -31,6 +33,9 @@ def prototype_contrast(scores: Tensor, labels: Tensor, sign: PrototypeSign = "fi
     """
     if sign not in ("fixed", "reference"):
         raise ValueError(f"sign must be 'fixed' or 'reference', got {sign!r}.")
-    alike = torch.where(labels != 0, scores.float(), 0.0) * labels.float()
+    check_cells(scores, labels, "scores")
+    known = known_cells(labels)
+    # Both are replaced before the product: neither an infinite score nor a label of NaN must turn into NaN.
+    alike = torch.where(known, scores.float(), 0.0) * torch.where(known, labels.float(), 0.0)
     cost = 1.0 - alike if sign == "fixed" else 1.0 + alike
     return cost.sum() / max(cost.numel(), 1)

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from satl.losses._check import check_cells, known_cells
 from satl.processes import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]
@@ -29,7 +30,7 @@ def differential_ranking(
     Args:
         scores: ``(B, C)`` generator scores; a cell whose score is NaN counts as unknown.
         labels: ``(B, C)`` with +1, -1, 0.
-        thresholds: ``(C,)``.
+        thresholds: ``(C,)``, or a scalar for all classes.
         clamp: the literal loss; ``False`` uses the signed difference, which also lifts positives that lie
             below the threshold.
         reduction: ``"batch"`` divides the sum by the batch size, ``"sum"`` not at all, ``"known"`` by the
@@ -45,9 +46,15 @@ def differential_ranking(
     >>> loss.backward(); scores.grad
     tensor([[-1.,  1.,  0.]])
     """
+    check_cells(scores, labels, "scores")
+    if thresholds.ndim and thresholds.shape != scores.shape[-1:]:
+        raise ValueError(
+            f"thresholds must be one for each class of the scores or a scalar, "
+            f"got {tuple(thresholds.shape)} for scores {tuple(scores.shape)}."
+        )
     scores = scores.float()
-    known = (labels != 0) & ~scores.isnan()
-    sign = labels.float()
+    known = known_cells(labels) & ~scores.isnan()
+    sign = torch.where(known, labels.float(), 0.0)
     difference = torch.where(known, scores - thresholds.detach().float(), 0.0)
     if clamp:
         difference = difference.relu()

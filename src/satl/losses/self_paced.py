@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from satl.losses._check import check_cells
+
 
 def self_paced_loss(
     logits: Tensor, labels: Tensor, corrected: Tensor, margin: float = 1.0, gamma: float = 2.0
@@ -33,6 +35,8 @@ def self_paced_loss(
     >>> self_paced_loss(torch.tensor([[1.0, 0.0]]), torch.tensor([[1, 0]]), torch.tensor([[1, 0]]))
     tensor(0.1733)
     """
+    check_cells(logits, labels)
+    check_cells(logits, corrected, labels_name="corrected")
     shifted = logits.float() - margin * (labels > 0)
     toward = torch.where(corrected > 0, shifted, -shifted)
     wrong = (-toward).sigmoid().clamp(min=1e-8)  # below 1 a power of 0 has no finite gradient

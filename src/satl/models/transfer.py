@@ -63,11 +63,6 @@ class TransferNetwork(SemanticNetwork):
             PAIR_HEADS[pair_head](num_classes, feature_dim, pair_dim, pair_hidden) if pairs else None
         )
 
-    @property
-    def num_pairs(self) -> int:
-        """Q, the number of pairs i < j."""
-        return self.num_classes * (self.num_classes - 1) // 2
-
     def start_at(self, probabilities: Tensor) -> None:
         """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
         self.class_head.classifier.start_at(probabilities)

@@ -218,12 +218,3 @@ def draw_method_bars(axes: Axes, values: Mapping[str, float | None]) -> None:
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
-
-
-@styled
-def method_bars(values: Mapping[str, float | None], *, title: str = "") -> Figure:
-    """Return a panel with a bar for each method; see :func:`draw_method_bars`."""
-    figure, axes = new_figure(PANEL[0], 0.7 + 0.5 * len(values))
-    draw_method_bars(axes, values)
-    axes.set_title(title)
-    return figure

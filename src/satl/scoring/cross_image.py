@@ -33,6 +33,8 @@ class CrossImageGenerator(Generator):
         self, num_classes: int, feature_dim: int, size: int = 100, leave_one_out: bool = True
     ) -> None:
         super().__init__()
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}.")
         self.size = size
         self.leave_one_out = leave_one_out
         # One spare row takes what is not to be stored: writing needs no choice of rows on the host.
@@ -54,9 +56,11 @@ class CrossImageGenerator(Generator):
 
     @torch.no_grad()
     def remember(self, evidence: Evidence) -> None:
-        """Store the class features of the known positives, the oldest slots first."""
-        features = gather_across(F.normalize(evidence.features.detach().float(), dim=-1, eps=1e-9))
-        present = gather_across((evidence.labels > 0).to(torch.uint8)).bool()
+        """Store the class features of the known positives, the oldest slots first; none that is not finite."""
+        unit = F.normalize(evidence.features.detach().float(), dim=-1, eps=1e-9)
+        # One stored NaN would be part of every score of its class until its slot is written again.
+        storable = (evidence.labels > 0) & unit.isfinite().all(-1)
+        features, present = gather_across(unit), gather_across(storable.to(torch.uint8)).bool()
         images = gather_across(evidence.images)
         num_classes, spare = self.written.shape[0], self.owners.shape[0] - 1
         order = present.long().cumsum(0) - 1

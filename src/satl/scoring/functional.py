@@ -51,7 +51,7 @@ def cross_image_scores(
     Args:
         features: ``(B, C, D)`` class features of the batch.
         bank: ``(C, E, D)`` stored features of unit length.
-        usable: ``(C, E)`` booleans, false for empty slots.
+        usable: ``(C, E)`` booleans, false for empty slots; what those hold has no say in a score.
         owners: ``(C, E)`` index of the image each stored feature came from.
         images: ``(B,)`` index of each image of the batch. With ``owners`` given, the slots that an image filled
             itself are left out of its own score.
@@ -67,7 +67,7 @@ def cross_image_scores(
         counted = counted & (owners.unsqueeze(1) != images.view(1, -1, 1))
     count = counted.sum(-1)
     # Rounding may carry the cosine of equal vectors past 1, above a threshold that must emit nothing.
-    scores = ((cosine * counted).sum(-1) / count.clamp(min=1)).clamp(-1.0, 1.0)
+    scores = (torch.where(counted, cosine, 0.0).sum(-1) / count.clamp(min=1)).clamp(-1.0, 1.0)
     return scores.t(), (count > 0).t()
 
 
@@ -103,8 +103,9 @@ def kmeans(points: Tensor, filled: Tensor, num_clusters: int, seed: int = 0) -> 
         return points.new_zeros(num_classes, num_clusters, size, dtype=torch.float32), filled.long()
     with torch.autocast(points.device.type, enabled=False):
         weight = filled.unsqueeze(-1).float()
+        points = points.float()
         # Distances lose fewer digits near the origin.
-        middle = weight.mT @ points.float() / weight.sum(1, keepdim=True).clamp(min=1.0)
+        middle = weight.mT @ points / weight.sum(1, keepdim=True).clamp(min=1.0)
         points = (points - middle).mul_(weight)
         centres, exists = _distant_points(points, filled, num_clusters, seed)
         members = filled.new_full(filled.shape, -1, dtype=torch.int64)

@@ -40,8 +40,10 @@ def add_to_histogram(counts: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     Counts ``(3, C, bins)`` have a third row, for the unknown cells. The cost depends on the batch, not on the
     number of bins.
     """
-    if labels.dtype in (torch.uint8, torch.bool):
-        raise ValueError(f"labels are +1, -1 and 0, which {labels.dtype} cannot hold; use torch.int8.")
+    if not labels.dtype.is_signed:
+        raise ValueError(
+            f"labels must be of a signed type, got {labels.dtype}, which cannot hold -1 (absent)."
+        )
     rows, num_classes, bins = counts.shape
     scores = scores.detach().float()
     counted = ~scores.isnan()
