@@ -5,14 +5,21 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from satl.errors import RunError
 from satl.evaluation import evaluate_scores
+from satl.training.checkpoints import load_state, save_state
 from satl.training.data import load_data
+from satl.training.reading import apply_overrides, make_config
 from satl.training.recogniser import Recogniser, evaluate_run
+from satl.training.run_folder import RunFolder
+from training.tiny import TINY, tiny_config, train
 
 Satl = Callable[..., tuple[int, str, str]]
+ONE_EPOCH = ("training.epochs=1", "training.stage1_epochs=1")
 
 
 @pytest.fixture
@@ -43,28 +50,97 @@ def test_evaluate_is_the_metric_of_the_probabilities(
     assert [row["name"] for row in rows_written] == list(data.table.classes)
 
 
-def test_the_split_is_test_where_there_is_one(satl: Satl, run: Path) -> None:
+def test_the_split_is_test_where_there_is_one(satl: Satl, run: Path, tmp_path: Path) -> None:
     assert evaluate_run(run)[1] == "test"
-    config = run / "config.yaml"
-    assert "    test: 24\n" in config.read_text()
-    config.write_text(config.read_text().replace("    test: 24\n", "    test: 0\n"))
-    assert evaluate_run(run)[1] == "val"
-    code, out, err = satl("evaluate", run, "--split", "test")
+    train(tmp_path / "other", tiny_config(*ONE_EPOCH, "data.scenes.test=0"))
+    assert evaluate_run(tmp_path / "other")[1] == "val"
+    code, out, err = satl("evaluate", tmp_path / "other", "--split", "test")
     assert (code, out) == (2, "")
     assert "the table has no row of split 'test'; use --split val or train" in err
 
 
 def test_test_images_that_a_run_left_out_are_read_only_where_they_are_asked_for(
-    satl: Satl, run: Path
+    satl: Satl, tmp_path: Path
 ) -> None:
-    tested, _ = evaluate_run(run, "test")
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("  use_test: true\n", "  use_test: false\n"))
+    run = tmp_path / "run"
+    train(run, tiny_config(*ONE_EPOCH, "data.use_test=false"))
     evaluation, split = evaluate_run(run)
     assert (split, evaluation.num_images) == ("val", 24)
     code, out, err = satl("evaluate", run, "--split", "test", "--json")
     assert (code, err) == (0, "")
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("  use_test: false\n", "  use_test: true\n"))
+    tested, split = evaluate_run(run)
+    assert (split, tested.num_images) == ("test", 24)
     assert json.loads(out) == tested.as_dict()
+
+
+class TableRun(NamedTuple):
+    """A run on a table that names test rows and leaves the choice of those to validate on to satl."""
+
+    path: Path
+    table: Path
+
+    def relabel(self) -> None:
+        """Turn some labels of training images round, as a person who corrects a table does."""
+        lines = self.table.read_text().splitlines()
+        swap = {"present": "absent", "absent": "present"}
+        for number in range(5, 15):
+            fields = lines[number].split(",")
+            lines[number] = ",".join([*fields[:3], *(swap[field] for field in fields[3:6]), *fields[6:]])
+        self.table.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def table_run(pictures: Path, tmp_path: Path) -> TableRun:
+    header, *rows = (pictures / "labels.csv").read_text().splitlines()
+    table = tmp_path / "labels.csv"
+    named = [f"{row},{'train' if number < 44 else 'test'}" for number, row in enumerate(rows)]
+    table.write_text("\n".join([f"{header},split", *named]) + "\n")
+    content = apply_overrides(TINY, ONE_EPOCH)
+    content["data"] = {"table": str(table), "images": str(pictures), "validation": 0.25}
+    content["images"] = {**content["images"], "store_size": 32}
+    train(tmp_path / "run", make_config(content, "tiny"))
+    return TableRun(tmp_path / "run", table)
+
+
+def test_images_that_may_have_been_trained_on_are_not_validated_on(satl: Satl, table_run: TableRun) -> None:
+    run, table = table_run
+    measured = {split: evaluate_run(run, split)[0].as_dict() for split in ("train", "val", "test")}
+    for file in run.glob("evaluation-*"):
+        file.unlink()
+    before, config = table.read_text(), RunFolder.open(run).read_config()
+    trained = set(load_data(config).rows("train").tolist())
+    table_run.relabel()
+    assert trained & set(load_data(config).rows("val").tolist())  # what makes it worth a refusal
+    for split in ("train", "val"):
+        code, out, err = satl("evaluate", run, "--split", split)
+        assert (code, out) == (2, "")
+        assert f"{run}: the labels or the split are not those the run was started with" in " ".join(
+            err.split()
+        )
+        assert "restore the table, or use --split test" in " ".join(err.split())
+        assert "Traceback" not in err
+    assert not list(run.glob("evaluation-*"))
+    # The table names the test rows itself, so they are the same ones.
+    assert satl("evaluate", run)[0] == 0
+    assert json.loads((run / "evaluation-test.json").read_text())["mAP"] == measured["test"]["mAP"]
+    table.write_text(before)
+    for split, expected in measured.items():
+        assert evaluate_run(run, split)[0].as_dict() == expected
+
+
+def test_a_run_that_does_not_say_what_it_was_trained_on_is_evaluated(table_run: TableRun) -> None:
+    table_run.relabel()
+    last = table_run.path / "checkpoints" / "last"
+    state = load_state(last / "training.pt")
+    with pytest.raises(RunError, match="labels or the split are not those"):
+        evaluate_run(table_run.path, "val")
+    del state["data"]
+    save_state(state, last / "training.pt")
+    assert evaluate_run(table_run.path, "val")[0].num_images == 11
+    shutil.rmtree(last)  # experiments keep the best model alone, if they are told to
+    assert evaluate_run(table_run.path, "val")[0].num_images == 11
 
 
 def test_the_tables_on_the_screen(satl: Satl, run: Path) -> None:

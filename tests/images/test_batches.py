@@ -280,6 +280,11 @@ def test_wrong_arguments() -> None:
     for indices in ([0, 10], [-1]):
         with pytest.raises(ValueError, match=r"indices must lie in 0\.\.9"):
             Batches(source, indices, batch_size=5)
+    mask = np.arange(10) > 6
+    for booleans in (mask, mask.tolist(), torch.from_numpy(mask)):
+        with pytest.raises(ValueError, match=r"not booleans; give np\.flatnonzero\(mask\)"):
+            Batches(source, booleans, batch_size=5)
+    assert Batches(source, [], batch_size=5).indices.dtype == np.int64
     batches = Batches(source, batch_size=5)
     with pytest.raises(ValueError, match="start_step"):
         batches.epoch(0, 3)

@@ -72,7 +72,8 @@ class Batches:
 
     Args:
         source: where images come from.
-        indices: positions in the source to use; ``None`` for all of them.
+        indices: positions in the source to use; ``None`` for all of them. A mask is refused: give
+            ``np.flatnonzero(mask)``.
         batch_size: images in a global batch.
         seed: seed of the order; used only with ``shuffle``.
         shuffle: a new order in every epoch; otherwise the order of ``indices``.
@@ -88,6 +89,7 @@ class Batches:
 
     Raises:
         ConfigError: the batch size cannot work with this number of images or processes.
+        ValueError: ``indices`` are not positions in the source.
 
     >>> from satl.images import ArrayImages
     >>> source = ArrayImages(np.zeros((10, 8, 8, 3), dtype=np.uint8))
@@ -112,9 +114,12 @@ class Batches:
         epochs: int | None = None,
     ) -> None:
         self.source = source
-        self.indices: NDArray[np.int64] = (
-            np.arange(len(source)) if indices is None else np.asarray(indices, dtype=np.int64).reshape(-1)
-        )
+        given = np.arange(len(source)) if indices is None else np.asarray(indices)
+        if given.dtype == np.bool_:  # as numbers they would be the positions 0 and 1
+            raise ValueError(
+                "indices must be positions in the source, not booleans; give np.flatnonzero(mask)"
+            )
+        self.indices: NDArray[np.int64] = given.astype(np.int64).reshape(-1)
         if len(self.indices) and not (self.indices.min() >= 0 and self.indices.max() < len(source)):
             raise ValueError(f"indices must lie in 0..{len(source) - 1}")
         if not 0 <= rank < world_size:

@@ -22,7 +22,8 @@ def class_probabilities(
 ) -> FloatArray:
     """Return the class probability of every image of ``batches`` in its order, ``(N, C)``.
 
-    With several processes each handles its share, and all get the whole.
+    Where the batches are shared by several processes, each handles its share, and all get the whole. Otherwise
+    nothing is exchanged, so that a process may ask alone.
     """
     return _collect(
         network,
@@ -39,7 +40,8 @@ def pooled_features(
 ) -> FloatArray:
     """Return the mean over the last feature map of every image of ``batches`` in its order, ``(N, D)``.
 
-    With several processes each handles its share, and all get the whole.
+    Where the batches are shared by several processes, each handles its share, and all get the whole. Otherwise
+    nothing is exchanged, so that a process may ask alone.
     """
     return _collect(
         backbone,
@@ -59,7 +61,10 @@ def cell_scores(
     device: torch.device,
     bf16: bool = False,
 ) -> dict[str, FloatArray]:
-    """Return ``probability`` and the scores of each generator for every cell, each ``(N, C)``, unaugmented."""
+    """Return ``probability`` and the scores of each generator for every cell, each ``(N, C)``, unaugmented.
+
+    Processes share the work as in :func:`class_probabilities`.
+    """
     return _collect(
         learner,
         batches,
@@ -76,21 +81,24 @@ def _collect(
     module.eval()
     parts: list[dict[str, Tensor]] = []
     positions: list[Tensor] = []
-    for batch in batches.epoch(0):
-        if len(batch.indices) == 0:
-            continue
-        images = batch.images.to(device, non_blocking=True)
-        indices = batch.indices.to(device, non_blocking=True)
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            parts.append(compute(images, indices))
-        positions.append(batch.indices)
-    module.train(was_training)
+    try:
+        for batch in batches.epoch(0):
+            if len(batch.indices) == 0:
+                continue
+            images = batch.images.to(device, non_blocking=True)
+            indices = batch.indices.to(device, non_blocking=True)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                parts.append(compute(images, indices))
+            positions.append(batch.indices)
+    finally:
+        module.train(was_training)
     mine = {
         name: torch.cat([part[name] for part in parts]).float().cpu().numpy() for name in (parts or [{}])[0]
     }
     where = torch.cat(positions).numpy() if positions else np.empty(0, dtype=np.int64)
     shares: list[Any] = [(where, mine)]
-    if world_size() > 1:
+    # Batches that are not shared are of this process's own images, about which the others know nothing.
+    if batches.world_size > 1:
         shares = [None] * world_size()
         dist.all_gather_object(shares, (where, mine))
     shares = [share for share in shares if len(share[0])]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from satl.errors import RunError, nearest
@@ -15,7 +16,7 @@ from satl.images import Batches, ImageSource
 from satl.labels.atomic import atomic_path
 from satl.methods import Learner
 from satl.training.build import build_learner, build_transform, place
-from satl.training.checkpoints import AVERAGE, LEARNER, load_module
+from satl.training.checkpoints import AVERAGE, LEARNER, STATE, load_module, load_state
 from satl.training.config import RunConfig
 from satl.training.data import SPLITS, RunData, load_data
 from satl.training.inference import FloatArray, cell_scores, class_probabilities
@@ -58,8 +59,18 @@ class Recogniser:
         return cls(config, classes, learner, device)
 
     def probabilities(self, source: ImageSource, rows: Any = None, batch_size: int = 64) -> FloatArray:
-        """Return the class probabilities of images, ``(N, C)``."""
+        """Return the class probabilities of images, ``(N, C)``.
+
+        Where several processes run together, each gets those of the images that it gives, and may ask alone.
+
+        Args:
+            source: where images come from.
+            rows: positions in the source, not a mask; None for all of them. There may be none.
+            batch_size: images that the network looks at together.
+        """
         batches = self._batches(source, rows, batch_size)
+        if len(batches.indices) == 0:
+            return self._nothing()
         return class_probabilities(self.learner.network, batches, self.transform, self.device, self.bf16)
 
     def scores(self, data: RunData, rows: Any, batch_size: int = 64) -> dict[str, FloatArray]:
@@ -75,8 +86,14 @@ class Recogniser:
                 "was trained on it; restore the table or train again."
             )
         batches = self._batches(data.source, rows, batch_size)
+        if len(batches.indices) == 0:
+            return {name: self._nothing() for name in ("probability", *self.learner.generators)}
         cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
         return cell_scores(self.learner, cells, batches, self.transform, self.device, self.bf16)
+
+    def _nothing(self) -> FloatArray:
+        """What there is to say about no image."""
+        return np.empty((0, len(self.classes)), dtype=np.float32)
 
     def _batches(self, source: ImageSource, rows: Any, batch_size: int) -> Batches:
         return Batches(
@@ -98,6 +115,9 @@ def evaluate_run(
 
     Without a ``split`` it is ``test`` where the run has one and ``val`` otherwise; the name comes back. A run that
     left the test images out (``data.use_test``) is tested where ``test`` is asked for.
+
+    Raises:
+        RunError: there is nothing to evaluate, or ``train`` or ``val`` is no longer what the run had.
     """
     if split is not None and split not in SPLITS:
         raise RunError(
@@ -117,6 +137,8 @@ def evaluate_run(
     rows = data.rows(split)
     if len(rows) == 0:
         raise RunError(f"{run}: the table has no row of split '{split}'; use --split val or train.")
+    if split != "test":
+        _require_same_data(RunFolder.open(run), data, split)
     probabilities = recogniser.probabilities(data.source, rows)
     evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes)
     folder = Path(run)
@@ -125,3 +147,19 @@ def evaluate_run(
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     evaluation.write_csv(folder / f"evaluation-{split}.csv")
     return evaluation, split
+
+
+def _require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
+    """Refuse labels or a split that are not the run's: images to validate on may have been trained on.
+
+    Only the last checkpoint says what the run had. Where it is gone, nothing can be compared.
+    """
+    last = folder.find_checkpoint("last")
+    if last is None or not (last / STATE).is_file():
+        return
+    had = load_state(last / STATE).get("data")
+    if had is not None and had != data.fingerprint():
+        raise RunError(
+            f"{folder.path}: the labels or the split are not those the run was started with, so its split '{split}' "
+            "may hold other images now; restore the table, or use --split test for rows that the table calls test."
+        )

@@ -84,22 +84,24 @@ def take_survey(
     images[plan.classes, plan.slots] = plan.rows
     was_training = network.training
     network.eval()
-    for batch in batches.epoch(0):
-        if len(batch.indices) == 0:
-            continue
-        rows = batch.indices.numpy()
-        entries = slice(
-            np.searchsorted(plan.rows, rows[0]), np.searchsorted(plan.rows, rows[-1], side="right")
-        )
-        classes = plan.classes[entries]
-        position = torch.from_numpy(np.searchsorted(rows, plan.rows[entries]) * num_classes + classes)
-        place = torch.from_numpy(classes * slots + plan.slots[entries])
-        pixels = transform(batch.images.to(device, non_blocking=True))
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            found = network.class_features(pixels)  # type: ignore[operator]
-        chosen = found.flatten(0, 1).index_select(0, position.to(device))
-        features.index_copy_(0, place.to(device), chosen.float())
-    network.train(was_training)
+    try:
+        for batch in batches.epoch(0):
+            if len(batch.indices) == 0:
+                continue
+            rows = batch.indices.numpy()
+            entries = slice(
+                np.searchsorted(plan.rows, rows[0]), np.searchsorted(plan.rows, rows[-1], side="right")
+            )
+            classes = plan.classes[entries]
+            position = torch.from_numpy(np.searchsorted(rows, plan.rows[entries]) * num_classes + classes)
+            place = torch.from_numpy(classes * slots + plan.slots[entries])
+            pixels = transform(batch.images.to(device, non_blocking=True))
+            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                found = network.class_features(pixels)  # type: ignore[operator]
+            chosen = found.flatten(0, 1).index_select(0, position.to(device))
+            features.index_copy_(0, place.to(device), chosen.float())
+    finally:
+        network.train(was_training)
     # Every slot is filled by one process and zero in the others.
     features = sum_across(features)
     return Survey(features.view(num_classes, slots, dim), torch.from_numpy(images).to(device))
