@@ -1,6 +1,7 @@
 """satl: multi-label image recognition when most labels are missing.
 
-The names below are loaded when they are first used, so that ``import satl`` costs nothing.
+The names below, and the modules of the package, are loaded when they are first used, so that ``import satl`` costs
+nothing.
 """
 
 from __future__ import annotations
@@ -47,6 +48,18 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _HOME:
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    if name in _public_modules():
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_public_modules()})
+
+
+def _public_modules() -> set[str]:
+    from pkgutil import iter_modules  # here, because it costs more than all of the above
+
+    return {module.name for module in iter_modules(__path__) if not module.name.startswith("_")}

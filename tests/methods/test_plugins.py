@@ -95,6 +95,71 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, code: str, rea
     assert "mend or uninstall it" in said
 
 
+def test_a_reference_needs_no_comma_to_be_listed(tmp_path: Path) -> None:
+    shown = satl(install(tmp_path, CODE.replace("Our paper, 2026.", "Ours")), "methods")
+    assert shown.returncode == 0, shown.stderr
+    assert "Ours." in shown.stdout
+
+
+def test_a_method_of_unknown_parts_is_named_with_the_nearest(tmp_path: Path) -> None:
+    shown = satl(install(tmp_path, CODE.replace('stage1=("focal",)', 'stage1=("focl",)')), "methods")
+    assert shown.returncode == 2
+    assert "Traceback" not in shown.stderr
+    assert "method 'focal+sate': stage1 names the loss term 'focl'" in " ".join(shown.stderr.split())
+    assert "did you mean 'focal'?" in " ".join(shown.stderr.split())
+
+
+CLASSES_TOO = """
+from satl.methods.base import GENERATORS
+from satl.scoring import ProbabilityGenerator
+
+
+@GENERATORS.register("own")
+class Own(ProbabilityGenerator):
+    def __init__(self, setting):
+        super().__init__()
+"""
+END = """
+from satl.methods import METHODS, base
+assert base.TERMS["focal"].build is focal, "the later one counts"
+assert METHODS["focal+sate"].parameters is not None
+print(__name__)
+"""
+
+
+def test_an_installed_file_runs_as_a_script(tmp_path: Path) -> None:
+    package = install(tmp_path, CODE + CLASSES_TOO + END)
+    for script in (str(package / "my_method.py"), "./my_method.py"):
+        done = script_of(package, script)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == ["my_method", "__main__"]
+
+
+@pytest.mark.parametrize(
+    ("further", "what"),
+    [
+        ('@TERMS.register("focal")\ndef other(context):\n    return 0\n', "part 'focal'"),
+        (CODE[CODE.index("register_method(\n") :], "method 'focal+sate'"),
+    ],
+)
+def test_a_name_that_is_taken_twice_in_one_file_is_refused(tmp_path: Path, further: str, what: str) -> None:
+    done = script_of(install(tmp_path, CODE + further), "my_method.py")
+    assert done.returncode != 0
+    assert f"{what} is registered twice" in done.stderr
+
+
+def script_of(package: Path, name: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, name],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=package,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
 def test_the_loss_of_the_page_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "METHODS", dict(METHODS))
     monkeypatch.setitem(TERMS, "focal", None)  # so that it is gone afterwards

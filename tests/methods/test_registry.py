@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
 from satl.errors import ConfigError
-from satl.methods import METHODS, get_method, register_method
+from satl.methods import METHODS, Method, get_method, register_method
 from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, default_rate
 
 
@@ -45,6 +47,70 @@ def test_a_misspelt_method_is_answered_with_the_nearest() -> None:
 def test_a_name_is_taken_once() -> None:
     with pytest.raises(ValueError, match="'sst' is registered twice"):
         register_method(METHODS["sst"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"stage1": ("clasification",)},
+            "stage1 names the loss term 'clasification', which is not registered (did you mean 'classification'?).",
+        ),
+        (
+            {"stage2": ("classification", "pseudos")},
+            "stage2 names the loss term 'pseudos', which is not registered (did you mean 'pseudo'?).",
+        ),
+        ({"stage1": ("zzz",)}, "stage1 names the loss term 'zzz', which is not registered; known: "),
+        ({"stage1": "classification"}, "stage1 must be a tuple of names, such as ('classification',)."),
+        (
+            {"generators": ("probabilty",)},
+            "generators names the generator 'probabilty', which is not registered (did you mean 'probability'?).",
+        ),
+        (
+            {"threshold": "semantics"},
+            "threshold names the threshold rule 'semantics', which is not registered (did you mean 'semantic'?).",
+        ),
+        (
+            {"network": "transfers"},
+            "network names the network 'transfers', which is not registered (did you mean 'transfer'?).",
+        ),
+        ({"threshold": None}, "generators names 'probability', whose scores need a threshold; name one of "),
+        (
+            {"generators": (), "stage2": ("classification",)},
+            "threshold names 'semantic', but there is no generator whose scores it is for; name one of ",
+        ),
+        (
+            {"generators": (), "threshold": None},
+            "stage2 names 'pseudo', which needs a generator; name one of ",
+        ),
+        ({"stage1": ("ranking",)}, "stage1 names 'ranking', which only stage2 can have."),
+        ({"stage1": ("mixed",)}, "stage1 must name at least one loss term that is not about mixed images."),
+        ({"stage2": ()}, "stage2 must name at least one loss term that is not about mixed images."),
+        (
+            {"stage2": ("classification", "prototype_contrast")},
+            "a part needs the scores of 'prototype'; add it to generators.",
+        ),
+        (
+            {"defaults": {"rates": 0.5}},
+            "defaults names the parameter 'rates', which no part has (did you mean 'rate'?).",
+        ),
+        (
+            {"defaults": {"rate": 1.5}},
+            "defaults sets rate to 1.5: Input should be less than or equal to 1.",
+        ),
+    ],
+)
+def test_a_method_that_cannot_train_is_refused_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
+    declared: dict[str, Any] = {
+        "stage1": ("classification",),
+        "stage2": ("classification", "pseudo"),
+        "generators": ("probability",),
+        "threshold": "semantic",
+    }
+    with pytest.raises(ValueError) as caught:
+        register_method(Method("mine", "Ours.", "Ours, 2026.", **(declared | changes)))
+    assert str(caught.value).startswith(f"method 'mine': {sentence}")
+    assert "mine" not in METHODS
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,8 @@ def _print_methods(console: Console) -> None:
     table.add_column("threshold", no_wrap=True)
     table.add_column("what it does", overflow="fold")
     for method in METHODS.values():
-        about = Text(method.summary).append(f" {_short(method.reference)}.", style="dim")
+        source = _short(method.reference)
+        about = Text(method.summary).append(f" {source}." if source else "", style="dim")
         table.add_row(Text(method.name, style="bold"), method.threshold or "-", about)
     console.print(table)
     console.print()
@@ -73,9 +74,12 @@ def _short(reference: str) -> str:
 
     >>> _short("Kim et al., Large loss matters, 2022.")
     'Kim et al., 2022'
+    >>> _short("Ours.")
+    'Ours'
     """
-    authors, *_, year = reference.removesuffix(".").split(", ")
-    return f"{authors}, {year}" if year.isdigit() else reference.removesuffix(".")
+    whole = reference.removesuffix(".")
+    authors, *rest = whole.split(", ")
+    return f"{authors}, {rest[-1]}" if rest and rest[-1].isdigit() else whole
 
 
 def _print_method(console: Console, method: Method) -> None:

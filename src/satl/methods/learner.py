@@ -26,6 +26,10 @@ for their size, such as 1 x 1 convolutions and those with the graph of classes.
 """
 
 
+_COMPILED = ("_run_network", "_judge", "_judge_mixed")
+"""Methods of a learner that :meth:`Learner.compile_step` puts compiled code in the place of."""
+
+
 class StepResult(NamedTuple):
     """What one training step computes before the backward pass."""
 
@@ -120,6 +124,10 @@ class Learner(nn.Module):
             getattr(self.parameters_of_method, "mix_weight", 1.0)
         )
 
+    def asks_teacher(self, stage: int) -> bool:
+        """Whether a term of this stage looks at the teacher; those about mixed images take what there is."""
+        return any("teacher" in TERMS[name].needs for name in self._terms(stage, mixed=False))
+
     def _terms(self, stage: int, mixed: bool) -> list[str]:
         """Return the names of a stage's terms that are about mixed images, or of those that are not."""
         terms = self.method.stage2 if stage == 2 else self.method.stage1
@@ -137,13 +145,13 @@ class Learner(nn.Module):
         """
         compiled = {"fullgraph": True, "dynamic": False, **options}
         # Past nn.Module, which would take the wrapper for a further part with weights of its own.
-        parts: dict[str, Callable[..., Any]] = {
-            "_run_network": self.network,
-            "_judge": self._judge,
-            "_judge_mixed": self._judge_mixed,
-        }
-        for name, function in parts.items():
+        parts: tuple[Callable[..., Any], ...] = (self.network, self._judge, self._judge_mixed)
+        for name, function in zip(_COMPILED, parts, strict=True):
             object.__setattr__(self, name, _sparing(torch.compile(function, **compiled)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled and copied: all but compiled code, which belongs to this process and learner."""
+        return {name: value for name, value in self.__dict__.items() if name not in _COMPILED}
 
     def _run_network(self, images: Tensor, with_pairs: bool) -> NetworkOutput:
         output: NetworkOutput = self.network(images, with_pairs=with_pairs)

@@ -2,6 +2,8 @@
 
 A package names its modules under the entry point ``satl.methods``; importing one of them registers its methods and
 parts, as the files of this folder do. So they are known wherever satl runs, also in the processes of an experiment.
+A module that is run as a script is imported here a second time, beside itself; what it then registers once more
+replaces what was registered.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from satl.methods.base import GENERATORS, TERMS, Method, Parameters, register_method
+from satl.methods.base import GENERATORS, TEACHER_DECAY, TERMS, Method, Parameters, register_method
 from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.scoring import Generator, TeacherGenerator
@@ -24,7 +24,10 @@ class TeacherParameters(Parameters):
     """Parameters of the teacher: an average of past weights that sees a view without augmentation, and a probe."""
 
     teacher_decay: float = Field(
-        0.995, gt=0, lt=1, description="Decay of the teacher's weights, unless training.ema says otherwise."
+        TEACHER_DECAY,
+        gt=0,
+        lt=1,
+        description="Decay of the teacher's weights, unless training.ema says otherwise.",
     )
     probe_weight: float = Field(
         0.3,

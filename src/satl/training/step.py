@@ -161,7 +161,8 @@ class TrainingStep:
             teacher = None if inputs.clean is None else self._taught(inputs.clean, inputs.indices)
         mixed = None
         if self.learner.mixes(stage):
-            if teacher is None:
+            # Without an average a fitted probe teaches alone; a method may also mix images without any teacher.
+            if teacher is None and self.learner.probe is not None and not self.learner.wants_probe:
                 teacher = self.learner.taught(None, inputs.indices)
             # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
             with self._apart():

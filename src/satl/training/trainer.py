@@ -22,6 +22,7 @@ from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
 from satl.images.resident import resident
 from satl.labels import LabelTable, write_table
+from satl.methods.base import TEACHER_DECAY
 from satl.methods.mixing import draw_shares
 from satl.models.batch_norm import share_statistics
 from satl.processes import sum_across, world_size
@@ -86,7 +87,7 @@ class Trainer:
         self.needs_teacher = self.learner.method.needs("teacher")
         decay = training.ema
         if decay is None and self.needs_teacher:
-            decay = self.learner.parameters_of_method.teacher_decay  # type: ignore[attr-defined]
+            decay = getattr(self.learner.parameters_of_method, "teacher_decay", TEACHER_DECAY)
         self.average = None if decay is None else MovingAverage(self.learner.network, decay)
         if training.shard:
             leave_to_shards(self.learner, shard_heads(self.learner.network, self.device))
@@ -290,6 +291,7 @@ class Trainer:
             images_of_part = share.total // parts
             shape = (self.cells.shape[1], parts * (images_of_part * (images_of_part - 1) // 2))
             noise = torch.rand(shape, generator=self.generator, device=self.device)
+        looks = self.needs_teacher and (observe or self.learner.asks_teacher(stage))
         shares = None
         if self.learner.mixes(stage):
             shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
@@ -299,7 +301,7 @@ class Trainer:
             indices=indices,
             ramp=torch.full((), step / len(self.batches) if epoch == 0 else 1.0, device=self.device),
             noise=noise,
-            clean=self.transform(images) if observe and self.needs_teacher else None,
+            clean=self.transform(images) if looks else None,
             truth=None if self.truth is None else self.truth.index_select(0, indices),
             shares=shares,
         )

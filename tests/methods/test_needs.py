@@ -1,0 +1,95 @@
+"""A part of a package's own gets what it asks the step for: a teacher, mixed images, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from satl.methods import METHODS, Method, Parameters, register_method
+from satl.methods.base import TEACHER_DECAY, TERMS
+from satl.methods.mixing import mix
+from satl.methods.parts import StepContext
+from training.tiny import metrics, tiny_config, train
+
+
+class DistilParameters(Parameters):
+    """Parameters of a part that knows nothing of satl's own teacher."""
+
+    distil_weight: float = Field(1.0, ge=0, description="Weight of the loss.")
+
+
+@pytest.fixture
+def registered(request: pytest.FixtureRequest) -> Iterator[list[StepContext]]:
+    """A method with a term of the test's needs, and what that term has seen."""
+    seen: list[StepContext] = []
+
+    def distil(context: StepContext) -> Tensor:
+        """Agree with the teacher, or with the labels where there is none."""
+        seen.append(context)
+        target = (context.labels > 0).float() if context.teacher is None else context.teacher
+        if context.shares is not None:
+            target = mix(target, context.shares)
+        cost = F.binary_cross_entropy_with_logits(context.output.logits.float(), target)
+        weight: float = context.parameters.distil_weight
+        return weight * cost
+
+    TERMS.register("distil", DistilParameters, needs=request.param)(distil)
+    try:
+        terms = ("classification", "distil")
+        register_method(Method("distilled", "Ours.", "Ours, 2026.", stage1=terms, stage2=terms))
+        yield seen
+    finally:
+        TERMS.pop("distil")
+        METHODS.pop("distilled", None)
+
+
+@pytest.mark.parametrize("registered", [["teacher"]], indirect=True)
+def test_a_term_that_needs_a_teacher_has_one_in_both_stages(
+    registered: list[StepContext], tmp_path: Path
+) -> None:
+    config = tiny_config("method.name=distilled", "training.epochs=3", "training.stage1_epochs=2")
+    trainer = train(tmp_path / "run", config)
+    assert trainer.average is not None
+    assert trainer.average.decay == TEACHER_DECAY == 0.995
+    assert len(registered) == 3 * len(trainer.batches)
+    assert all(context.teacher is not None and context.shares is None for context in registered)
+    assert all(row["losses"]["distil"] > 0 for row in metrics(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("registered", [["teacher"]], indirect=True)
+def test_the_configuration_sets_the_decay(registered: list[StepContext], tmp_path: Path) -> None:
+    config = tiny_config(
+        "method.name=distilled", "training.ema=0.9", "training.epochs=1", "training.stage1_epochs=1"
+    )
+    trainer = train(tmp_path / "run", config)
+    assert trainer.average is not None
+    assert trainer.average.decay == 0.9
+
+
+@pytest.mark.parametrize("registered", [["mixed"]], indirect=True)
+def test_a_mixed_term_needs_no_teacher(registered: list[StepContext], tmp_path: Path) -> None:
+    config = tiny_config("method.name=distilled", "training.epochs=2", "training.stage1_epochs=1")
+    trainer = train(tmp_path / "run", config)
+    assert trainer.average is None
+    assert len(registered) == len(trainer.batches)
+    assert all(context.teacher is None and context.shares is not None for context in registered)
+    first, last = metrics(tmp_path / "run")
+    assert "distil" not in first["losses"]  # no probe can teach in stage 1
+    assert last["losses"]["distil"] > 0
+
+
+@pytest.mark.parametrize("registered", [["teacher", "mixed"]], indirect=True)
+def test_a_mixed_term_may_have_a_teacher(registered: list[StepContext], tmp_path: Path) -> None:
+    config = tiny_config("method.name=distilled", "training.epochs=2", "training.stage1_epochs=1")
+    train(tmp_path / "run", config)
+    assert registered
+    for context in registered:
+        assert context.teacher is not None
+        assert context.shares is not None
+        assert torch.isfinite(context.teacher).all()
