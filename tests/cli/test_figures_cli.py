@@ -66,6 +66,18 @@ def test_wrong_options(satl: Satl, runs: Path, options: tuple[str, ...], part: s
     assert not (runs / "figures").exists()
 
 
+def test_a_place_that_cannot_be_written_to(satl: Satl, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("mine")
+    for out, words in (
+        (tmp_path / "afile" / "f", f"{tmp_path / 'afile'} is a file, not a folder"),
+        (tmp_path / "afile", "is a file, not a folder"),
+        ("/proc/f", "cannot be written (No such file or directory)"),
+    ):
+        code, printed, err = satl("figures", runs, "-o", out, "--only", "3", "--format", "svg")
+        assert (code, printed) == (2, "")
+        assert err == f"error: --out {out}: {words}; give another place.\n"
+
+
 def test_folders_without_runs(satl: Satl, tmp_path: Path) -> None:
     for folder, part in ((tmp_path, "holds no run"), (tmp_path / "gone", "is not a folder")):
         code, out, err = satl("figures", folder)

@@ -97,6 +97,29 @@ def test_inspect_with_images(pets: Path, tmp_path: Path) -> None:
     assert "cannot be decoded, such as 'c.jpg'" in flat
     data = json.loads(good("inspect", pets, "--images", folder, "--json"))
     assert data["files"]["missing"] == ["d.jpg"]
+    assert "--all lists every missing and every unreadable file" in text
+
+
+def test_inspect_lists_every_broken_file_with_its_row(tmp_path: Path) -> None:
+    folder = tmp_path / "images"
+    (folder / "deep").mkdir(parents=True)
+    names = [f"deep/{number:02d} [a].jpg" for number in range(40)]
+    for name in names[10:20]:
+        Image.new("RGB", (20, 20), "red").save(folder / name)
+    for name in names[20:]:
+        (folder / name).write_bytes(b"no image")
+    path = tmp_path / "t.csv"
+    path.write_text("image,cat\n" + "".join(f"{name},{'01'[len(name) % 2]}\n" for name in names))
+    text = good("inspect", path, "--encoding", "complete", "--images", folder, "--all")
+    lines = text.splitlines()
+    listed = [line for line in lines if line.startswith("row ")]
+    assert listed == [
+        *(f"row {number + 1}  {names[number]}" for number in range(10)),
+        *(f"row {number + 1}  {names[number]} (not an image)" for number in range(20, 40)),
+    ]
+    assert lines.index(f"missing in {folder}") < lines.index(f"unreadable in {folder}")
+    assert "--all lists" not in text
+    assert "row 1 " not in good("inspect", path, "--encoding", "complete", "--images", folder)
 
 
 def test_inspect_with_truth(pets: Path, tmp_path: Path) -> None:

@@ -154,6 +154,12 @@ def test_wrong_arguments_are_one_sentence(satl: Satl, pictures: Path, tmp_path: 
         ((labels, "--images", tmp_path / "none", "-o", out), "image folder '"),
         ((labels, "--images", pictures, "-o", pictures), "exists already and is no packed store"),
         ((pictures, "--images", pictures, "-o", out), "is a folder: name the table in it"),
+        ((labels, "--images", pictures, "-o", labels), "exists already and is no packed store"),
+        (
+            (labels, "--images", pictures, "-o", labels / "st"),
+            f"{labels} is a file, not a folder; give another",
+        ),
+        ((labels, "--images", pictures, "-o", "/proc/st"), "--out /proc/st: cannot be written (No such file"),
     ):
         code, printed, err = satl("pack", *arguments)
         assert (code, printed) == (2, "")
@@ -205,10 +211,7 @@ def test_predicting_from_a_raw_store_equals_predicting_from_the_files(
         code, out, err = satl("predict", tiny_run, source, "-o", tmp_path / f"{name}.csv")
         assert (code, err) == (0, "")
         assert "Wrote 60 images" in out
-    files, packed = (
-        [line.replace(f"{pictures}/", "") for line in (tmp_path / f"{name}.csv").read_text().splitlines()]
-        for name in ("files", "store")
-    )
+    files, packed = ((tmp_path / f"{name}.csv").read_text().splitlines() for name in ("files", "store"))
     assert sorted(packed) == sorted(files)
     satl("pack", pictures / "labels.csv", "--images", pictures, "--size", 16, "-o", tmp_path / "small")
     code, _, err = satl("predict", tiny_run, tmp_path / "small", "-o", tmp_path / "x.csv")

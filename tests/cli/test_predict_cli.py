@@ -57,8 +57,7 @@ def test_jsonl_of_a_folder_in_order_with_another_threshold(
     options = ("--threshold", "0.2", "--checkpoint", "last", "--batch-size", "3")
     assert satl("predict", tiny_run, folder, "-o", out_file, *options)[0] == 0
     rows = [json.loads(line) for line in out_file.read_text().splitlines()]
-    names = [str(Path(row["image"]).relative_to(folder)) for row in rows]
-    assert names == ["a.png", "b.png", "deep/d.webp", "deep/er/c.PNG"]
+    assert [row["image"] for row in rows] == ["a.png", "b.png", "deep/d.webp", "deep/er/c.PNG"]
     for row in rows:
         assert len(row["probabilities"]) == 24
         assert row["present"] == [name for name, value in row["probabilities"].items() if value >= 0.2]
@@ -79,16 +78,66 @@ def test_orientation_colours_and_odd_names(satl: Satl, tiny_run: Path, folder: P
     assert first["probabilities"] == second["probabilities"] != third["probabilities"]
 
 
-def test_an_older_file_is_replaced_as_a_whole(
+def test_an_older_file_is_replaced_only_when_asked_and_as_a_whole(
     satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "o.csv").write_text("old")
-    assert satl("predict", tiny_run, folder / "a.png", "-o", tmp_path / "o.csv")[0] == 0
+    code, _, err = satl("predict", tiny_run, folder / "a.png", "-o", tmp_path / "o.csv")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "o.csv: exists already; give another name, or pass --force to overwrite it." in err
+    assert (tmp_path / "o.csv").read_text() == "old"
+    assert satl("predict", tiny_run, folder / "a.png", "-o", tmp_path / "o.csv", "--force")[0] == 0
     assert (tmp_path / "o.csv").read_text().startswith("image,label")
     (folder / "broken.png").write_bytes((folder / "b.png").read_bytes()[:100])
     before = (tmp_path / "o.csv").read_text()
-    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv")
+    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv", "--force")
     assert code == 2
     assert "broken.png" in err
     assert (tmp_path / "o.csv").read_text() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "pictures"]
+
+
+def test_what_is_read_is_never_overwritten(satl: Satl, tiny_run: Path, folder: Path) -> None:
+    odd = folder / "image.csv"
+    (folder / "a.png").rename(odd)
+    for image, out in ((odd, odd), (odd, tiny_run / "thresholds.csv"), (odd, tiny_run / "metrics.jsonl")):
+        before = out.read_bytes()
+        code, printed, err = satl("predict", tiny_run, image, "-o", out, "--force")
+        assert (code, printed) == (2, "")
+        assert (
+            f"--out {out}: belongs to the inputs of this command and would be overwritten; give another name."
+            in err
+        )
+        assert out.read_bytes() == before
+
+
+def test_the_place_is_tried_before_the_work(
+    satl: Satl, tiny_run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("satl.training.prediction.predict_files", None)  # the work would fail
+    for out, words in (
+        ("/proc/x.csv", "cannot be written (No such file or directory)"),
+        (folder / "b.png" / "x.csv", f"{folder / 'b.png'} is a file, not a folder"),
+    ):
+        code, printed, err = satl("predict", tiny_run, folder, "-o", out)
+        assert (code, printed) == (2, "")
+        assert err == f"error: --out {out}: {words}; give another place.\n"
+
+
+def test_predictions_of_a_folder_fit_the_table_of_its_images(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
+) -> None:
+    scores, labels = tmp_path / "scores.csv", tmp_path / "labels.csv"
+    assert satl("predict", tiny_run, folder, "-o", scores)[0] == 0
+    classes = Recogniser.load(tiny_run).classes
+    names = ("a.png", "b.png", "deep/d.webp", "deep/er/c.PNG")
+    lines = [f"{name},{','.join(['yes', 'no', ''] * (len(classes) // 3))}" for name in names]
+    labels.write_text("\n".join([f"image,{','.join(classes)}", *lines]) + "\n")
+    code, out, err = satl("thresholds", "--scores", scores, "--labels", labels, "--rule", "semantic")
+    assert (code, err) == (0, "")
+    assert "scores.csv: 4 images" in out
+    both = tmp_path / "both.csv"
+    assert satl("predict", tiny_run, folder / "deep", folder / "a.png", "-o", both)[0] == 0
+    with both.open() as file:
+        found = list(dict.fromkeys(row["image"] for row in csv.DictReader(file)))
+    assert found == [str(folder / name) for name in ("deep/d.webp", "deep/er/c.PNG", "a.png")]

@@ -76,7 +76,7 @@ def test_npz_and_tables_give_what_the_rule_gives(
         ("--scores", scores, "--labels", labels, "--truth", truth),
     ):
         out = tmp_path / "thresholds.csv"
-        code, text, err = satl("thresholds", *source, *options, "-o", out)
+        code, text, err = satl("thresholds", *source, *options, "-o", out, "--force")
         assert (code, err) == (0, "")
         with out.open() as file:
             rows = list(csv.DictReader(file))
@@ -174,6 +174,7 @@ def test_many_silent_classes_are_not_all_named(satl: Satl, tmp_path: Path) -> No
         (("--rule", "learned", "--updates", "3"), ("moved by training", "leave the option out")),
         (("--rule", "mat", "-o", "t.xlsx"), ("--out t.xlsx", ".csv")),
         (("--rule", "mat", "-o", "none/t.csv"), ("--out none/t.csv", "make it first")),
+        (("--rule", "mat", "-o", "/proc/t.csv"), ("--out /proc/t.csv", "cannot be written", "another place")),
         (("--rule", "mat", "--labels", "labels.csv"), ("holds labels of its own", "leave out --labels")),
         (("--rule", "mat", "--truth", "labels.csv"), ("--truth labels.csv", "needs --labels")),
     ],
@@ -212,6 +213,27 @@ def test_wrong_files(satl: Satl, tables: tuple[Path, Path, Path], tmp_path: Path
     scores.write_text(scores.read_text().replace("000.jpg,0.", "000.jpg,7."))
     refused(satl, ("--scores", scores, "--labels", labels, *rule), ("row 1", "'000.jpg'", "outside [0, 1]"))
     assert not (tmp_path / "t.csv").exists()
+
+
+def test_no_file_is_overwritten_unasked_and_no_input_ever(
+    satl: Satl, tables: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    scores, labels, truth = tables
+    command = ("--scores", scores, "--labels", labels, "--truth", truth, "--rule", "mat")
+    before = [file.read_text() for file in tables]
+    for out in tables:
+        for force in ((), ("--force",)):
+            refused(
+                satl, (*command, "-o", out, *force), (f"--out {out}", "belongs to the inputs of this command")
+            )
+    assert [file.read_text() for file in tables] == before
+    older = tmp_path / "older.csv"
+    older.write_text("mine")
+    refused(satl, (*command, "-o", older), (f"--out {older}", "exists already", "--force"))
+    assert older.read_text() == "mine"
+    assert satl("thresholds", *command, "-o", older, "--force")[0] == 0
+    assert older.read_text().startswith("class,rule,threshold")
+    refused(satl, (*command, "-o", older / "t.csv"), (f"{older} is a file, not a folder", "another place"))
 
 
 def test_the_examples_of_the_page(satl: Satl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,12 @@ def test_command_writes_the_data_set(tmp_path):
     assert "1 pictures of 40 x 40 pixels" in result.output
     with Image.open(tmp_path / "scene-00000.png") as image:
         assert image.size == (40, 40)
+    again = ["scenes", "--out", str(tmp_path), "--count", "1", "--size", "32"]
+    refused = CliRunner().invoke(app, again)
+    assert isinstance(refused.exception, ConfigError)
+    assert CliRunner().invoke(app, [*again, "--force"]).exit_code == 0
+    with Image.open(tmp_path / "scene-00000.png") as image:
+        assert image.size == (32, 32)
 
 
 @pytest.mark.parametrize(
@@ -245,6 +251,38 @@ def test_impossible_wishes_are_refused_before_anything_is_written(tmp_path, argu
     with pytest.raises(ConfigError, match=word):
         write_scenes(tmp_path / "data", **arguments)
     assert not (tmp_path / "data").exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "afile").write_text("mine")
+    with pytest.raises(ConfigError, match=r"afile/s: .*afile is a file, not a folder; give another place\.$"):
+        write_scenes(tmp_path / "afile" / "s", 1, size=32)
+    with pytest.raises(ConfigError, match=r"^--out /proc/s: cannot be written \(No such file or directory\)"):
+        write_scenes("/proc/s", 1, size=32)
+
+
+def test_a_folder_with_labels_is_replaced_only_when_asked(tmp_path):
+    (tmp_path / "labels.csv").write_text("mine")
+    with pytest.raises(
+        ConfigError, match=r"holds a labels\.csv already; give another folder, or pass --force"
+    ):
+        write_scenes(tmp_path, 2, size=32)
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
+    assert (tmp_path / "labels.csv").read_text() == "mine"
+    table = write_scenes(tmp_path, 2, size=32, force=True)
+    assert read_table(tmp_path / "labels.csv") == table
+
+
+def test_forced_scenes_that_are_cut_off_leave_no_labels_of_other_pictures(tmp_path, monkeypatch):
+    write_scenes(tmp_path, 2, size=32)
+
+    def stop(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("satl.demo.scenes.write_table", stop)
+    with pytest.raises(KeyboardInterrupt):
+        write_scenes(tmp_path, 1, size=40, seed=1, force=True)
+    assert not (tmp_path / "labels.csv").exists()
 
 
 def test_negative_seed_is_refused():

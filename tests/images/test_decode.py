@@ -178,7 +178,7 @@ def test_truncated_file(tmp_path: Path, name: str, kept: float) -> None:
         decode_image(path, 32, row=17)
     message = str(caught.value)
     assert message.startswith(f"image file '{path}' of row 17 is ")
-    assert "satl inspect TABLE --images DIR" in message
+    assert "satl inspect TABLE --images DIR --all" in message
     assert "\n" not in message
 
 

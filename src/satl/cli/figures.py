@@ -26,8 +26,11 @@ def figures(
     """Draw the figures of the paper from runs; says of each what was drawn, or what it still needs."""
     from rich.console import Console
 
+    from satl.labels.atomic import check_out_folder
     from satl.reports.paper_figures import NUMBERS, draw_each
 
+    if out is not None:
+        check_out_folder(out)
     numbers = NUMBERS if only is None else _numbers(only)
     progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     console = Console(highlight=False, markup=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from satl.labels import TableFile
-    from satl.labels.inspection import ClassReport, Inspection
+    from satl.labels.inspection import ClassReport, FileReport, Inspection
 
 ENCODING_HELP = (
     "What the values mean: complete, blank, signed, csl, chexpert or words. "
@@ -57,7 +58,13 @@ def inspect_command(
     ignore_column: IgnoreOption = None,
     dataset: DatasetOption = None,
     option: OptionsOption = None,
-    show_all: Annotated[bool, typer.Option("--all", help="Show every class, not only the thinnest.")] = False,
+    show_all: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Show every class, not only the thinnest, and with --images every missing or unreadable file.",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
 ) -> None:
     """Show what a label table knows: coverage per class, thin classes, broken image files."""
@@ -68,7 +75,7 @@ def inspect_command(
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
     else:
-        _print_report(report, show_all)
+        _print_report(report, show_all, source.table.images)
 
 
 def mask_command(
@@ -248,7 +255,7 @@ def _with_progress(source: object, images: Path) -> Inspection:
         )
 
 
-def _print_report(report: Inspection, show_all: bool) -> None:
+def _print_report(report: Inspection, show_all: bool, images: Sequence[str]) -> None:
     from satl.labels.encodings import describe_counts
 
     console = _console()
@@ -282,8 +289,12 @@ def _print_report(report: Inspection, show_all: bool) -> None:
             f"files      {files.checked:,} looked for: {len(files.missing):,} missing, "
             f"{len(files.unreadable):,} unreadable, {groups:,} group{'s' * (groups != 1)} of duplicates",
         )
+        if not show_all and len(files.missing) + len(files.unreadable) > 1:
+            _say(console, "           --all lists every missing and every unreadable file")
     console.print()
     _print_classes(console, report, show_all)
+    if show_all and report.files is not None:
+        _print_files(console, report.files, images)
     for note in report.notes:
         console.print()
         console.print(f"! {note}", style="yellow")
@@ -321,6 +332,20 @@ def _print_classes(console: Console, report: Inspection, show_all: bool) -> None
     if hidden:
         kind = "more" if len(thin) > len(shown) else "more, better known"
         console.print(f"... and {hidden} {kind}: --all shows every class.")
+
+
+def _print_files(console: Console, files: FileReport, images: Sequence[str]) -> None:
+    """Print each missing and each unreadable file with the row of the table that names it, counted from 1."""
+    rows = {image: number for number, image in enumerate(images, 1)}
+    for title, broken in (
+        ("missing", [(image, "") for image in files.missing]),
+        ("unreadable", [(image, f" ({' '.join(reason.split())})") for image, reason in files.unreadable]),
+    ):
+        if broken:
+            console.print()
+            console.print(f"{title} in {files.folder}", style="bold", soft_wrap=True)
+        for image, reason in broken:
+            _say(console, f"row {rows[image]}  {image}{reason}")
 
 
 def _remark(entry: ClassReport) -> str:

@@ -22,19 +22,30 @@ def predict(
     ] = 0.5,
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
 ) -> None:
-    """Write class probabilities and decisions for new images."""
+    """Write class probabilities and decisions for new images; ids are relative to a folder that is given alone."""
     from satl.cli.progress import loading
     from satl.images import is_store
-    from satl.training.prediction import find_images, predict_files, predict_store, write_predictions
+    from satl.training.prediction import (
+        find_images,
+        image_ids,
+        predict_files,
+        predict_store,
+        write_predictions,
+    )
+    from satl.training.run_folder import RunFolder
 
     packed = len(images) == 1 and is_store(images[0])
     files = [] if packed else find_images(images)
-    write = write_predictions(out, threshold)  # a wrong extension is refused before the work, not after it
+    # A wrong place is refused before the work, not after it. What the run itself keeps is never replaced.
+    kept = RunFolder(run)
+    write = write_predictions(out, threshold, force=force, inputs=(*files, kept.metrics, kept.thresholds))
     with loading("Reading images") as progress:
         if packed:
-            files, classes, probabilities = predict_store(run, images[0], checkpoint, batch_size, progress)
+            ids, classes, probabilities = predict_store(run, images[0], checkpoint, batch_size, progress)
         else:
+            ids = image_ids(images, files)
             classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress)
-    write(files, classes, probabilities)
-    typer.echo(f"Wrote {len(files)} images x {len(classes)} classes to {out}")
+    write(ids, classes, probabilities)
+    typer.echo(f"Wrote {len(ids)} images x {len(classes)} classes to {out}")

@@ -19,12 +19,21 @@ def register(app: typer.Typer) -> None:
         size: Annotated[int, typer.Option("--size", help="Side of a picture in pixels.")] = 96,
         seed: Annotated[int, typer.Option("--seed", help="Another seed, other pictures.")] = 0,
         image_format: Annotated[str, typer.Option("--format", help="png or jpg.")] = "png",
+        force: Annotated[
+            bool, typer.Option("--force", help="Replace a labels.csv and images of the same names.")
+        ] = False,
     ) -> None:
         """Render the embedded data set: drawn pictures with complete, true labels."""
         from satl.demo.scenes import write_scenes
 
         table = write_scenes(
-            out, count, size=size, seed=seed, workers=os.cpu_count() or 1, image_format=image_format
+            out,
+            count,
+            size=size,
+            seed=seed,
+            workers=os.cpu_count() or 1,
+            image_format=image_format,
+            force=force,
         )
         labels = float((table.cells == 1).sum()) / table.num_images
         typer.echo(

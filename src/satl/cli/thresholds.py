@@ -61,6 +61,7 @@ def thresholds(
     ] = None,
     encoding: EncodingOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .csv.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Choose one threshold per class from scores and labels, and count what it accepts."""
@@ -73,7 +74,7 @@ def thresholds(
         )
     parameters = _parameters(rule, settings or [])
     if out is not None:
-        check_out(out, ".csv")
+        check_out(out, ".csv", overwrite=force, inputs=(scores, labels, truth))
     file, table = _read(scores, labels, truth, encoding)
     values = file.scores
     if max_uncertainty is not None:

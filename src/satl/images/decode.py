@@ -35,7 +35,7 @@ _UPRIGHT = {
 }
 _REMEDY = "replace it or leave it out"
 _REMEDY_IN_A_TABLE = (
-    "replace it or take its row out of the table (`satl inspect TABLE --images DIR` lists all of them)"
+    "replace it or take its row out of the table (`satl inspect TABLE --images DIR --all` lists all of them)"
 )
 
 

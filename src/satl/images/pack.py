@@ -41,7 +41,7 @@ from satl.images.store import (
     open_store,
     write_index,
 )
-from satl.labels.atomic import atomic_path
+from satl.labels.atomic import UnwritableError, atomic_path, check_out_folder
 
 JPEG_QUALITY = 95
 _BYTES_BETWEEN_COMMITS = 64 << 20
@@ -87,6 +87,7 @@ def pack_images(
     Raises:
         ImageError: an image cannot be read, the disk is full, or the folder is used for something else. What is
             done stays, and the same call goes on after it.
+        ConfigError: the folder cannot be made or written to.
     """
     folder = Path(folder)
     if len(image_ids) != len(source):
@@ -98,8 +99,9 @@ def pack_images(
         return _finished(folder, settings, image_ids)
     if folder.exists() and not is_store(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ImageError(f"'{folder}' exists already and is no packed store; name a new folder with -o STORE")
+    check_out_folder(folder)
     encode = _jpeg(quality) if kind == "jpeg" else _raw
-    with _told_where_space_ends(folder), _Writer(folder, settings, image_ids) as writer:
+    with _told_of_the_disk(folder), _Writer(folder, settings, image_ids) as writer:
         found = writer.done
         executor = ThreadPoolExecutor(workers or available_cores())
         try:
@@ -317,13 +319,16 @@ def _to_disk(path: Path) -> None:
 
 
 @contextmanager
-def _told_where_space_ends(folder: Path) -> Iterator[None]:
+def _told_of_the_disk(folder: Path) -> Iterator[None]:
+    """Say in a sentence that the disk is full, or that a file of the store cannot be written."""
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise ImageError(
-            f"packed store '{folder}': the disk is full; make room and run the same command again, which goes"
-            " on where it was"
-        ) from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ImageError(
+                f"packed store '{folder}': the disk is full; make room and run the same command again, which goes"
+                " on where it was"
+            ) from None
+        if isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder):
+            raise UnwritableError.of(Path(error.filename), error) from None
+        raise

@@ -132,7 +132,7 @@ class FolderImages:
             raise ImageError(
                 f"image file '{files[first]}' of row {row} is missing ({len(missing)} of {len(files)} files"
                 f" are missing from '{self._folder}'); pass the right image folder, or run"
-                f" `satl inspect TABLE --images {self._folder}` to list them all"
+                f" `satl inspect TABLE --images {self._folder} --all` to list them all"
             )
         return tuple(files)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from satl.labels.atomic import atomic_path, check_out
 from satl.training.inference import FloatArray
 from satl.training.recogniser import Recogniser
 
-Writer = Callable[[Sequence[Path], Sequence[str], FloatArray], None]
+Writer = Callable[[Sequence[str], Sequence[str], FloatArray], None]
 Progress = Callable[[int, int], Any]
 
 
@@ -38,6 +38,20 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
+def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:
+    """Return what ``files``, found among ``paths``, are called in the predictions.
+
+    One folder alone is the image folder of a table, whose ids are relative to it, with forward slashes; the
+    predictions then fit that table. Otherwise a file is called what it was given as: several folders stay apart.
+
+    >>> image_ids([Path()], [Path("cats/a.png")]), image_ids([Path("cats/a.png")], [Path("cats/a.png")])
+    (['cats/a.png'], ['cats/a.png'])
+    """
+    if len(paths) == 1 and paths[0].is_dir():
+        return [file.relative_to(paths[0]).as_posix() for file in files]
+    return [str(file) for file in files]
+
+
 def predict_files(
     run: Path,
     files: Sequence[Path],
@@ -58,7 +72,7 @@ def predict_store(
     checkpoint: str = "best",
     batch_size: int = 64,
     progress: Progress | None = None,
-) -> tuple[list[Path], tuple[str, ...], FloatArray]:
+) -> tuple[list[str], tuple[str, ...], FloatArray]:
     """Return the image ids, class names and probabilities ``(N, C)`` of a packed store."""
     recogniser = Recogniser.load(run, checkpoint)
     source, size = packed_images(store), recogniser.config.source_size
@@ -68,7 +82,7 @@ def predict_store(
             f"--size {size}."
         )
     probabilities = _probabilities(recogniser, source, batch_size, progress)
-    return [Path(name) for name in source.ids], recogniser.classes, probabilities
+    return list(source.ids), recogniser.classes, probabilities
 
 
 def _probabilities(
@@ -80,25 +94,31 @@ def _probabilities(
     return recogniser.probabilities(in_memory, batch_size=batch_size)
 
 
-def write_predictions(path: Path, threshold: float) -> Writer:
+def write_predictions(
+    path: Path, threshold: float, *, force: bool = False, inputs: Iterable[Path] = ()
+) -> Writer:
     """Return a function that writes predictions to ``path``, as its extension says.
 
-    CSV has one row a cell (``image,label,probability,present``), JSONL one line an image.
-    """
-    check_out(path, ".csv", ".jsonl")
+    CSV has one row a cell (``image,label,probability,present``), JSONL one line an image. A file that exists is
+    replaced only with ``force``, and one of ``inputs`` never.
 
-    def write(files: Sequence[Path], classes: Sequence[str], probabilities: FloatArray) -> None:
+    Raises:
+        ConfigError: ``path`` could not or must not be written; at once, before there are predictions.
+    """
+    check_out(path, ".csv", ".jsonl", overwrite=force, inputs=inputs)
+
+    def write(images: Sequence[str], classes: Sequence[str], probabilities: FloatArray) -> None:
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             if path.suffix == ".csv":
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(("image", "label", "probability", "present"))
-                for image, row in zip(files, probabilities.tolist(), strict=True):
+                for image, row in zip(images, probabilities.tolist(), strict=True):
                     for name, value in zip(classes, row, strict=True):
                         writer.writerow((image, name, f"{value:.6f}", int(value >= threshold)))
                 return
-            for image, row in zip(files, probabilities.tolist(), strict=True):
+            for image, row in zip(images, probabilities.tolist(), strict=True):
                 content = {
-                    "image": str(image),
+                    "image": image,
                     "probabilities": {
                         name: round(value, 6) for name, value in zip(classes, row, strict=True)
                     },

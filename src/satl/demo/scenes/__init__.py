@@ -22,7 +22,7 @@ from satl.demo.scenes.objects import CATEGORIES
 from satl.demo.scenes.render import LARGEST_SIZE, SMALLEST_SIZE, compose, compose_object, paint
 from satl.errors import ConfigError
 from satl.labels import LabelTable, write_table
-from satl.labels.atomic import atomic_path
+from satl.labels.atomic import atomic_path, check_out_folder
 
 SCENE_CLASSES: tuple[str, ...] = tuple(CATEGORIES)
 """Names of the categories, in the order of the columns."""
@@ -91,10 +91,13 @@ def write_scenes(
     start: int = 0,
     workers: int | None = None,
     image_format: str = "png",
+    *,
+    force: bool = False,
 ) -> LabelTable:
     """Render scenes into ``folder``: the images and, last, ``labels.csv`` with the complete labels.
 
     ``image_format`` is ``png`` or ``jpg``. Returns the table. Whoever finds a ``labels.csv`` finds all its images.
+    A folder that holds one already is refused; with ``force`` it is replaced, and so are images of the same names.
     """
     _check(size, seed, start, count)
     if image_format not in _FORMATS:
@@ -102,7 +105,17 @@ def write_scenes(
             f"scenes are written as png or jpg, not as {image_format!r}: pass --format png or --format jpg."
         )
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    check_out_folder(target)
+    labels_file = target / "labels.csv"
+    if labels_file.exists():
+        if not force:
+            raise ConfigError(
+                f"--out {target}: holds a labels.csv already; give another folder, or pass --force to replace it and "
+                "images of the same names."
+            )
+        if labels_file.is_dir():
+            raise ConfigError(f"--out {target}: its labels.csv is a folder; give another folder.")
+        labels_file.unlink()  # first: the old labels must not stand beside new images, should this be cut off
     names = _names(count, start, image_format)
     cells = np.empty((count, len(SCENE_CLASSES)), dtype=np.int8)
     for row, (image, labels) in enumerate(_rendered(count, size, seed, start, workers)):
@@ -110,7 +123,7 @@ def write_scenes(
             Image.fromarray(image).save(temporary, format=_FORMATS[image_format], quality=92)
         cells[row] = labels
     table = LabelTable(images=names, classes=SCENE_CLASSES, cells=cells)
-    write_table(table, target / "labels.csv")
+    write_table(table, labels_file)
     return table
 
 
