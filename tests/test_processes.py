@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reference import shared_batches, two_processes
+from reference.run_two import run_two
 from satl.errors import ConfigError
 from satl.models.batch_norm import SharedBatchNorm, share_statistics
 from satl.processes import (
@@ -24,27 +22,6 @@ from satl.processes import (
     sum_across,
     world_size,
 )
-
-
-def run_two(program: str, folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    """Run a program in two processes and return what each of them saved."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    workers = [
-        subprocess.Popen(
-            [sys.executable, program, str(rank), "2", str(folder), *arguments],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        complaints = [worker.communicate(timeout=120)[1] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(complaints)
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 
+from reference.run_two import run_two
 from thresholds import rank_worker
 
 State = dict[str, dict[str, Tensor]]
@@ -18,23 +14,7 @@ State = dict[str, dict[str, Tensor]]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> list[State]:
-    folder = tmp_path_factory.mktemp("pair")
-    workers = [
-        subprocess.Popen(
-            [sys.executable, rank_worker.__file__, str(rank), "2", str(folder)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        complaints = [worker.communicate(timeout=120)[1] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(complaints)
-    return [torch.load(Path(folder) / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    return run_two(rank_worker.__file__, tmp_path_factory.mktemp("pair"))
 
 
 @pytest.mark.parametrize("name", ["fixed", "flexmatch", "cap", "mat"])

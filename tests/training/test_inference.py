@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from reference.run_two import run_two
 from satl.errors import ImageError
 from satl.images import ArrayImages, Batches
 from satl.training.data import load_data
@@ -21,22 +19,7 @@ from training import own_images_worker
 
 
 def test_every_process_gets_the_probabilities_of_its_own_images(tiny_run: Path, tmp_path: Path) -> None:
-    workers = [
-        subprocess.Popen(
-            [sys.executable, own_images_worker.__file__, str(rank), "2", str(tmp_path), str(tiny_run)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        complaints = [worker.communicate(timeout=120)[1] for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-    assert [worker.returncode for worker in workers] == [0, 0], "\n".join(complaints)
-    found = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
+    found = run_two(own_images_worker.__file__, tmp_path, str(tiny_run))
     recogniser = Recogniser.load(tiny_run)
     expected = [recogniser.probabilities(own_images_worker.images(rank)) for rank in (0, 1, 7)]
     for rank in range(2):
