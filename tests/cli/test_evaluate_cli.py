@@ -11,6 +11,7 @@ import pytest
 
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
+from satl.reports.collect import measure_run
 from satl.training.checkpoints import load_state, save_state
 from satl.training.data import load_data
 from satl.training.reading import apply_overrides, make_config
@@ -122,6 +123,8 @@ def test_images_that_may_have_been_trained_on_are_not_validated_on(satl: Satl, t
         assert "restore the table, or use --split test" in " ".join(err.split())
         assert "Traceback" not in err
     assert not list(run.glob("evaluation-*"))
+    with pytest.raises(RunError, match="labels or the split are not those"):
+        measure_run(RunFolder.open(run))
     # The table names the test rows itself, so they are the same ones.
     assert satl("evaluate", run)[0] == 0
     assert json.loads((run / "evaluation-test.json").read_text())["mAP"] == measured["test"]["mAP"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reference import completion as reference
 from satl.completion import Reason, certify
+from satl.completion.bounds import labels_needed
 from satl.errors import SatlError
 
 
@@ -376,3 +377,13 @@ def test_a_large_table_takes_seconds():
     assert time.process_time() - start < 20
     assert result.present.certified.all()
     assert (decision != 0).any(axis=0).all()
+
+
+def test_known_cells_of_the_other_value_save_no_labels():
+    labels = np.zeros((2000, 1), dtype=np.int8)
+    labels[:60] = 1
+    scores = np.random.default_rng(0).random((2000, 1))
+    scores[:60] = 0.5 + 0.5 * scores[:60]
+    absent = certify(scores, labels, precision=0.7).as_dict()["classes"][0]["absent"]
+    assert absent["reason"] == "none_of_value"
+    assert absent["more_labels"] >= absent["more_labels_in_zone"] == labels_needed(0.7)

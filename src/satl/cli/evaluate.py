@@ -50,6 +50,9 @@ def evaluate(
     console.print(table)
     if evaluation.not_measurable:
         console.print(f"Not measurable, no known positive: {', '.join(evaluation.not_measurable)}.")
+    certain = [row.name for row in evaluation.per_class if row.known_positives and not row.known_negatives]
+    if certain:
+        console.print(f"AP 100 whatever the scores, no known negative: {', '.join(certain)}.")
     if per_class:
         classes = Table()
         for column in ("class", "positives", "negatives", "AP", "precision", "recall", "F1"):

@@ -118,7 +118,9 @@ def labels_wanted(
     enough = evidence.accepted >= np.minimum(2 * fewest, evidence.unknown)[:, np.newaxis]
     point = np.where(open_, enough.argmax(axis=1), point)
     in_zone = np.where(open_, np.minimum(fewest, evidence.unknown), in_zone)
-    at_random = np.where(open_, fewest - evidence.tested, at_random)
+    # Cells of the other value, all there is of a value that nobody has seen, help with nothing.
+    helpful = np.where(evidence.same > 0, evidence.cells.max(axis=1), 0)
+    at_random = np.where(open_, fewest - helpful, at_random)
 
     none = ~np.isfinite(at_random)
     zone, _, _, _ = evidence.at(point)

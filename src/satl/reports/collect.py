@@ -133,7 +133,7 @@ def measure_run(
     """
     from satl.evaluation import evaluate_scores
     from satl.training.data import load_data
-    from satl.training.recogniser import Recogniser
+    from satl.training.recogniser import Recogniser, require_same_data
 
     config, epochs = read_plain_config(folder.path), folder.read_metrics()
     if not is_finished(config, len(epochs)):
@@ -147,6 +147,7 @@ def measure_run(
         raise RunError(
             f"{folder.path}: the table's classes are not those the run was trained on; restore the table."
         )
+    require_same_data(folder, data, "train")
     rows = data.rows("train")
     thresholds = {name: value.cpu().numpy() for name, value in last.learner.thresholds().items()}
     scores = _scorer(folder, last).scores(data, rows) if thresholds else {}

@@ -138,7 +138,7 @@ def evaluate_run(
     if len(rows) == 0:
         raise RunError(f"{run}: the table has no row of split '{split}'; use --split val or train.")
     if split != "test":
-        _require_same_data(RunFolder.open(run), data, split)
+        require_same_data(RunFolder.open(run), data, split)
     probabilities = recogniser.probabilities(data.source, rows)
     evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes)
     folder = Path(run)
@@ -149,7 +149,7 @@ def evaluate_run(
     return evaluation, split
 
 
-def _require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
+def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
     """Refuse labels or a split that are not the run's: images to validate on may have been trained on.
 
     Only the last checkpoint says what the run had. Where it is gone, nothing can be compared.
