@@ -49,6 +49,18 @@ def ideal_threshold(
     return max([floor, *known]) if known else None
 
 
+def passing_edge(ordered: list[float], level: float, bins: int) -> float | None:
+    """The edge of the order statistic's bin above which nearest to as many scores lie as above the statistic."""
+    if not ordered:
+        return None
+    rank = max(1, math.ceil(Fraction(str(level)) * len(ordered)))
+    place = bin_of(ordered[rank - 1], bins)
+    above = {edge: sum(bin_of(score, bins) >= edge for score in ordered) for edge in (place, place + 1)}
+    wanted = len(ordered) - rank
+    lower_is_nearer = abs(above[place] - wanted) < abs(above[place + 1] - wanted)
+    return (place if lower_is_nearer else place + 1) / bins
+
+
 def pseudo_label(score: float, label: int, threshold: float) -> int:
     """The label after filling."""
     if label == 0 and score > threshold:

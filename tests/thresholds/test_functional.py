@@ -18,6 +18,7 @@ from satl.functional import (
     pseudo_labels,
     score_histogram,
 )
+from satl.thresholds.functional import passing_quantile
 
 levels = st.integers(0, 1000).map(lambda thousandth: thousandth / 1000)
 
@@ -70,8 +71,38 @@ def test_ideal_thresholds_are_order_statistics_within_one_bin(
         if exact is None:
             assert math.isnan(value)
         else:
-            # Never below the statistic, and above it by one bin at most.
-            assert exact - 1e-6 <= value <= exact + 1 / bins + 1e-6
+            assert exact - 1 / bins - 1e-6 <= value <= exact + 1 / bins + 1e-6
+
+
+@given(
+    table=score_tables(),
+    level=st.sampled_from([0.0, 0.1, 0.5, 0.9, 1.0]),
+    bins=st.sampled_from([2, 7, 100, 2048]),
+)
+@settings(max_examples=100, deadline=None)
+def test_thresholds_let_nearest_to_the_promised_positives_pass(
+    table: tuple[Tensor, Tensor], level: float, bins: int
+) -> None:
+    scores, labels = table
+    ours = passing_quantile(score_histogram(scores, labels, bins)[1], level)
+    for column in range(scores.shape[1]):
+        # In the precision in which the histogram sorts them.
+        known = reference.known_scores(scores.float().tolist(), labels.int().tolist(), column, 1)
+        edge = reference.passing_edge(known, level, bins)
+        if edge is None:
+            assert bool(ours[column].isnan())
+        else:
+            assert float(ours[column]) == pytest.approx(edge)
+
+
+@pytest.mark.parametrize("low", [0.9990, 0.9996, 0.5001])
+def test_positives_that_share_a_bin_pass(low: float) -> None:
+    positives, negatives = low + 0.0003 * torch.rand(5000, 1), 0.05 * torch.rand(5000, 1)
+    labels = torch.cat([torch.ones(5000, 1), -torch.ones(5000, 1)])
+    limit = ideal_thresholds(score_histogram(torch.cat([positives, negatives]), labels, 2048))
+    new = low + 0.0003 * torch.rand(1000, 1)
+    assert float((new > limit).float().mean()) > 0.5
+    assert not bool((negatives > limit).any())
 
 
 @given(table=score_tables(), level=levels)

@@ -84,6 +84,35 @@ def histogram_quantile(counts: Tensor, level: float | Tensor) -> Tensor:
     return torch.where(total > 0, edge, torch.nan)
 
 
+def passing_quantile(counts: Tensor, level: float) -> Tensor:
+    """Invert histograms on [0, 1] for a threshold that a share ``1 - level`` of the counted scores is to pass.
+
+    Strictly above the order statistic of :func:`histogram_quantile` lie n less its rank scores. The result is the
+    edge of its bin above which nearest to that many lie; the upper one of two that are as near. So a distribution
+    that fits into a single bin, as the probabilities of a class that is learned well do, passes, though no bin is
+    fine enough to tell its scores apart. Empty histograms give NaN.
+
+    Args:
+        counts: ``(..., bins)`` integer counts.
+        level: quantile level in [0, 1].
+
+    Returns:
+        ``(...)`` float64.
+
+    >>> passing_quantile(torch.tensor([[0, 0, 1, 9], [0, 0, 0, 20], [0, 0, 0, 0]]), 0.1)
+    tensor([0.7500, 0.7500,    nan], dtype=torch.float64)
+    """
+    bins = counts.shape[-1]
+    total = counts.sum(-1)
+    rank = (total.double() * level - 1e-9).ceil().clamp(min=1)
+    place = _bin_of_rank(counts, rank).clamp(max=bins - 1)
+    inside = counts.gather(-1, place.unsqueeze(-1)).squeeze(-1)
+    up_to = counts.cumsum(-1).gather(-1, place.unsqueeze(-1)).squeeze(-1)
+    lost, gained = up_to - rank, rank - (up_to - inside)
+    edge = (place.double() + torch.where(gained < lost, 0.0, 1.0)) / bins
+    return torch.where(total > 0, edge, torch.nan)
+
+
 def _bin_of_rank(counts: Tensor, rank: Tensor) -> Tensor:
     """Return the bin ``(...)`` that holds the score of a rank, counted from 1, in histograms ``(..., bins)``."""
     return (counts.cumsum(-1) < rank.clamp(min=1).unsqueeze(-1)).sum(-1)
@@ -122,12 +151,12 @@ def ideal_thresholds(
     >>> scores = torch.cat([torch.full((40, 1), 0.65), torch.full((9, 1), 0.15), torch.full((1, 1), 0.95)])
     >>> counts = score_histogram(scores, labels, bins=10)
     >>> ideal_thresholds(counts), ideal_thresholds(counts, negatives_per_positive=0.025)
-    (tensor([1.], dtype=torch.float64), tensor([0.7000], dtype=torch.float64))
+    (tensor([1.], dtype=torch.float64), tensor([0.6000], dtype=torch.float64))
     """
     negatives, positives = counts[0].sum(-1).double(), counts[1].sum(-1).double()
     spared = 1.0 - negatives_per_positive * positives / negatives.clamp(min=1.0)
     negative = histogram_quantile(counts[0], spared.clamp(min=0.0, max=negative_quantile))
-    positive = histogram_quantile(counts[1], positive_quantile)
+    positive = passing_quantile(counts[1], positive_quantile)
     ideal = torch.fmax(negative, positive).clamp(min=floor)
     return torch.where(counts.sum(dim=(0, 2)) >= min_count, ideal, torch.nan)
 
