@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.labels import EncodingOption, IgnoreOption
+from satl.cli.labels import EncodingOption, IgnoreOption, say_left_out
 
 FORMATS_HELP = "label-studio, fiftyone, cvat, huggingface, coco, wide or long."
 FormatOption = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP)]
@@ -100,13 +100,6 @@ def export_command(
             "export again with --labels NEW.",
             err=True,
         )
-
-
-def say_left_out(columns: list[str] | None, table: Path) -> None:
-    """Say that columns which are no classes are not in the table that was written."""
-    if columns:
-        names = ", ".join(repr(name) for name in columns)
-        typer.echo(f"Left out: {table} is without {names}, which is no class", err=True)
 
 
 def import_command(

@@ -255,6 +255,13 @@ def _with_progress(source: object, images: Path) -> Inspection:
         )
 
 
+def say_left_out(columns: list[str] | None, table: Path) -> None:
+    """Say that columns which are no classes are not in the table that was written."""
+    if columns:
+        names = ", ".join(repr(name) for name in columns)
+        typer.echo(f"Left out: {table} is without {names}, which is no class", err=True)
+
+
 def _print_report(report: Inspection, show_all: bool, images: Sequence[str]) -> None:
     from satl.labels.encodings import describe_counts
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.export import say_left_out
-from satl.cli.labels import EncodingOption, IgnoreOption, TableArgument
+from satl.cli.labels import EncodingOption, IgnoreOption, TableArgument, say_left_out
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 

@@ -171,7 +171,7 @@ def with_plan(case: Case, path: str | Path) -> Case:
 def _require_same_model(case: Case, answers: PlanAnswers, path: str | Path) -> None:
     """Refuse a plan that another model's scores drew, or whose cells this model was trained on.
 
-    A model has learned the answers of the plan that it was trained on after; tested on them it looks better than it is.
+    On answers that it has learned from, a model looks better than it is.
     """
     here = case.scores[answers.row, answers.column].astype(np.float64)
     # Files hold six digits, and a network scored anew on another machine differs in the third.

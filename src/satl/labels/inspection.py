@@ -176,10 +176,8 @@ def inspect_table(
     labels = table.table if isinstance(table, TableFile) else table
     splits = labels.splits
     counted = "train" if any(split_role(name) == "train" for name in splits) else None
-    rows = np.ones(labels.num_images, dtype=np.bool_)
-    if counted is not None:
-        rows[:] = False
-        rows[labels.train_rows()] = True
+    rows = np.zeros(labels.num_images, dtype=np.bool_)
+    rows[slice(None) if counted is None else labels.train_rows()] = True
     cells = labels.cells[rows]
     positive = (cells == PRESENT).sum(axis=0).tolist()
     negative = (cells == ABSENT).sum(axis=0).tolist()

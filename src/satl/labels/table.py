@@ -150,9 +150,9 @@ class LabelTable:
         """Return the rows to train on: all of a table without a split, else those that :func:`split_role` calls so."""
         if self.split is None:
             return np.arange(self.num_images)
-        rows = np.flatnonzero([split_role(name) == "train" for name in self.split])
+        names = [name for name in self.splits if split_role(name) == "train"]
         # Without any, the error of split_mask names the splits that there are.
-        return rows if len(rows) else np.flatnonzero(self.split_mask("train"))
+        return np.flatnonzero(np.isin(self.split, names) if names else self.split_mask("train"))
 
     def with_cells(self, cells: npt.ArrayLike) -> LabelTable:
         """Return the same table with other cells (N, C)."""

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.losses._check import check_signed
+from satl._label_tensors import check_signed
 from satl.processes import gather_across, gather_with_gradient, world_size
 
 # Entries are sorted once for both sets: the set goes into the highest bits of a 32-bit key, its value below.

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from satl.losses._check import check_cells, known_cells
+from satl._label_tensors import check_cells, known_cells
 from satl.processes import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]

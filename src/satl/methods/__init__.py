@@ -6,9 +6,10 @@ Packages that are installed beside satl can bring more: see :mod:`satl.methods.p
 from importlib import import_module
 from pkgutil import iter_modules
 
-from satl.methods.base import METHODS, Method, Parameters, get_method, register_method
+from satl.methods.base import Method, Parameters
 from satl.methods.learner import Learner, StepResult
 from satl.methods.plugins import load_plugins
+from satl.methods.registration import METHODS, get_method, register_method
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

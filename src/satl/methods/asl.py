@@ -6,8 +6,9 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.losses import asymmetric_loss
-from satl.methods.base import TERMS, Method, Parameters, register_method
+from satl.methods.base import TERMS, Method, Parameters
 from satl.methods.parts import StepContext
+from satl.methods.registration import register_method
 
 
 class AsymmetricParameters(Parameters):

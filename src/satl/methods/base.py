@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    create_model,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator
 from pydantic.fields import FieldInfo
 
 from satl.errors import ConfigError, nearest
@@ -198,39 +187,15 @@ class Registry(dict[str, Part]):
         needs: Iterable[str] = (),
         ramped: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorate a builder to register it.
-
-        The same function of the same file may come again, and then replaces what it was: a plug-in that is run as a
-        script is read twice.
-        """
+        """Decorate a builder to register it."""
 
         def keep(build: Callable[..., Any]) -> Callable[..., Any]:
-            if name in self and not _same_source(self[name].build, build):
+            if name in self:
                 raise ValueError(f"part {name!r} is registered twice.")
             self[name] = Part(build, parameters, frozenset(needs), ramped)
             return build
 
         return keep
-
-
-def _same_source(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Whether two builders are the same definition in the same file, read twice."""
-    names = {getattr(build, "__qualname__", None) for build in (one, other)}
-    files = {_file_of(build) for build in (one, other)}
-    return len(names) == len(files) == 1 and None not in names | files
-
-
-def _file_of(build: Callable[..., Any]) -> Path | None:
-    code = getattr(build, "__code__", None)
-    # A class has no code of its own.
-    module = sys.modules.get(getattr(build, "__module__", None) or "")
-    path = getattr(module, "__file__", None) if code is None else code.co_filename
-    return _real(path)
-
-
-def _real(path: str | None) -> Path | None:
-    """Return a file however its path was written; None for what is no file, such as typed code."""
-    return Path(path).resolve() if path is not None and Path(path).is_file() else None
 
 
 GENERATORS = Registry()
@@ -367,112 +332,3 @@ def _empty(models: tuple[type[Parameters], ...], defaults: tuple[tuple[str, Any]
     """Return parameters without values, for :mod:`pickle` to fill in."""
     made = _joined(models, defaults)
     return made.__new__(made)
-
-
-METHODS: dict[str, Method] = {}
-_LINES: dict[str, tuple[Path | None, int]] = {}
-"""File and line that registered each method."""
-
-
-def register_method(method: Method) -> Method:
-    """Make a method known by its name.
-
-    Its parts must be registered before it. The same line of the same file may register it again, and then replaces
-    it: a plug-in that is run as a script is read twice.
-
-    Raises:
-        ValueError: the name is taken, or the method names something that there is not, or cannot train.
-    """
-    caller = sys._getframe(1)
-    line = (_real(caller.f_code.co_filename), caller.f_lineno)
-    if method.name in METHODS and (line[0] is None or _LINES.get(method.name) != line):
-        raise ValueError(f"method {method.name!r} is registered twice.")
-    _check(method)
-    METHODS[method.name] = method
-    _LINES[method.name] = line
-    return method
-
-
-_FROM_GENERATORS = ("pseudo", "ranking")
-"""Terms that are a sum over the generators, whose scores only stage 2 always has."""
-
-
-def _check(method: Method) -> None:
-    """Refuse a method that could not be trained, in a sentence."""
-    # The parts that satl itself brings, which a method of satl may name before their file's turn.
-    for module in ("networks", "parts", "rules"):
-        import_module(f"satl.methods.{module}")
-    place = f"method {method.name!r}"
-    for key in ("stage1", "stage2", "generators"):
-        if not isinstance(getattr(method, key), tuple):
-            raise ValueError(f"{place}: {key} must be a tuple of names, such as ('classification',).")
-    threshold = () if method.threshold is None else (method.threshold,)
-    for kind, key, names, known in (
-        ("network", "network", (method.network,), NETWORKS),
-        ("loss term", "stage1", method.stage1, TERMS),
-        ("loss term", "stage2", method.stage2, TERMS),
-        ("generator", "generators", method.generators, GENERATORS),
-        ("threshold rule", "threshold", threshold, RULES),
-    ):
-        for name in names:
-            if name not in known:
-                hint = nearest(str(name), known) or f"; known: {', '.join(known)}"
-                raise ValueError(f"{place}: {key} names the {kind} {name!r}, which is not registered{hint}.")
-    _check_together(method, place)
-    _check_defaults(method, place)
-
-
-def _check_together(method: Method, place: str) -> None:
-    """Refuse parts that exist, but lack each other."""
-    if method.generators and method.threshold is None:
-        raise ValueError(
-            f"{place}: generators names {method.generators[0]!r}, whose scores need a threshold; name one of "
-            f"{', '.join(RULES)}."
-        )
-    if method.threshold is not None and not method.generators:
-        raise ValueError(
-            f"{place}: threshold names {method.threshold!r}, but there is no generator whose scores it is for; name "
-            f"one of {', '.join(GENERATORS)}."
-        )
-    for key, names in (("stage1", method.stage1), ("stage2", method.stage2)):
-        if all("mixed" in TERMS[name].needs for name in names):
-            raise ValueError(
-                f"{place}: {key} must name at least one loss term that is not about mixed images."
-            )
-        for name in names:
-            if name in _FROM_GENERATORS and key == "stage1":
-                raise ValueError(f"{place}: stage1 names {name!r}, which only stage2 can have.")
-            if name in _FROM_GENERATORS and not method.generators:
-                raise ValueError(
-                    f"{place}: {key} names {name!r}, which needs a generator; name one of {', '.join(GENERATORS)}."
-                )
-    for need in sorted({need for part in method.parts for need in part.needs if need.endswith(" scores")}):
-        generator = need.removesuffix(" scores")
-        if generator not in method.generators:
-            raise ValueError(f"{place}: a part needs the scores of {generator!r}; add it to generators.")
-
-
-def _check_defaults(method: Method, place: str) -> None:
-    """Refuse defaults of parameters that no part has, or of impossible values."""
-    known = dict.fromkeys(name for part in method.parts for name in part.parameters.model_fields)
-    for name in method.defaults:
-        if name not in known:
-            hint = nearest(str(name), known) or f"; known: {', '.join(known)}"
-            raise ValueError(f"{place}: defaults names the parameter {name!r}, which no part has{hint}.")
-    try:
-        method.parameters.model_validate(dict(method.defaults))
-    except ValidationError as error:
-        for problem in error.errors():
-            if problem["loc"] and problem["loc"][0] in method.defaults:
-                raise ValueError(
-                    f"{place}: defaults sets {problem['loc'][0]} to {problem['input']!r}: {problem['msg']}."
-                ) from None
-
-
-def get_method(name: str) -> Method:
-    """Return a registered method, or say which name was meant."""
-    if name not in METHODS:
-        raise ConfigError(
-            f"method.name: there is no method '{name}'{nearest(name, METHODS)}; known: {', '.join(METHODS)}."
-        )
-    return METHODS[name]

@@ -1,6 +1,7 @@
 """The baseline next to every result: unknown cells are ignored."""
 
-from satl.methods.base import Method, register_method
+from satl.methods.base import Method
+from satl.methods.registration import register_method
 
 register_method(
     Method(

@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from satl.methods.base import GENERATORS, TEACHER_DECAY, TERMS, Method, Parameters, register_method
+from satl.methods.base import GENERATORS, TEACHER_DECAY, TERMS, Method, Parameters
 from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
+from satl.methods.registration import register_method
 from satl.scoring import Generator, TeacherGenerator
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from satl.methods.base import NETWORKS, Method, Parameters, register_method
+from satl.methods.base import NETWORKS, Method, Parameters
 from satl.methods.networks import NetworkSetting
+from satl.methods.registration import register_method
 from satl.models.ssgrl import SSGRLNetwork
 
 

@@ -1,6 +1,7 @@
 """SST, and SST with the parts of SATL."""
 
-from satl.methods.base import Method, register_method
+from satl.methods.base import Method
+from satl.methods.registration import register_method
 
 _SATL = "SATL, arXiv 2507.23263."
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from satl._label_tensors import check_signed, known_cells
+
 
 def score_histogram(scores: Tensor, labels: Tensor, bins: int) -> Tensor:
     """Count the scores of known cells per sign, class and bin.
@@ -40,15 +42,12 @@ def add_to_histogram(counts: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     Counts ``(3, C, bins)`` have a third row, for the unknown cells. The cost depends on the batch, not on the
     number of bins.
     """
-    if not labels.dtype.is_signed:
-        raise ValueError(
-            f"labels must be of a signed type, got {labels.dtype}, which cannot hold -1 (absent)."
-        )
+    check_signed(labels)
     rows, num_classes, bins = counts.shape
     scores = scores.detach().float()
     counted = ~scores.isnan()
     row = (labels > 0).long()
-    known = (labels > 0) | (labels < 0)  # NaN is not known either
+    known = known_cells(labels)
     if rows == 3:
         row = torch.where(known, row, 2)
     else:

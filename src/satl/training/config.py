@@ -17,7 +17,8 @@ from pydantic import (
 )
 
 from satl.errors import ConfigError, nearest
-from satl.methods.base import Method, Parameters, get_method
+from satl.methods.base import Method, Parameters
+from satl.methods.registration import get_method
 
 
 class Section(BaseModel):

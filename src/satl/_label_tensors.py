@@ -1,4 +1,4 @@
-"""The checks every loss makes of its input; they look at shapes and types only, never at values."""
+"""What losses and threshold rules ask of labels; checks look at shapes and types only, never at values."""
 
 from __future__ import annotations
 
