@@ -110,11 +110,16 @@ def test_a_default_of_a_method_goes_with_its_rule_only() -> None:
     assert large.with_threshold("cap").parameters().variant == "temporary"
 
 
-def test_the_floor_of_semantic_thresholds_is_for_probabilities_only() -> None:
-    rules = make_learner("satl+", "method.threshold_floor=0.6").rules
+def test_additions_to_semantic_thresholds_are_for_probabilities_only() -> None:
+    settings = "method.threshold_floor=0.6", "method.negatives_per_positive=0.03"
+    rules = make_learner("satl+", *settings).rules
     assert {name: rule.floor for name, rule in rules.items()} == {"cross": 0.0, "teacher": 0.6}
-    own = make_learner("splc", "method.threshold=semantic", "method.threshold_floor=0.6").rules
-    assert [rule.floor for rule in own.values()] == [0.6]
+    assert {name: rule.negatives_per_positive for name, rule in rules.items()} == {
+        "cross": 0.0,
+        "teacher": 0.03,
+    }
+    own = make_learner("splc", "method.threshold=semantic", *settings).rules
+    assert [(rule.floor, rule.negatives_per_positive) for rule in own.values()] == [(0.6, 0.03)]
 
 
 def test_some_of_the_generators_can_be_chosen() -> None:

@@ -104,7 +104,8 @@ class SemanticParameters(HistogramParameters):
         0.0,
         ge=0,
         description="Known negatives that may lie above the threshold for each known positive of the class, where that "
-        "is more than negative_quantile lets pass: for classes that most images show. 0 is the paper's rule.",
+        "is more than negative_quantile lets pass: for classes that most images show. For scores that are "
+        "probabilities (generators teacher and probability). 0 is the paper's rule.",
     )
     threshold_floor: float = Field(
         0.0,

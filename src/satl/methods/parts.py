@@ -112,7 +112,8 @@ def _semantic(setting: Setting) -> ThresholdRule:
         bins=parameters.bins,
         min_count=parameters.min_count,
         convention=parameters.convention,
-        negatives_per_positive=parameters.negatives_per_positive,
+        # Both are about chances; the scores of other generators are similarities.
+        negatives_per_positive=parameters.negatives_per_positive if setting.probability else 0.0,
         floor=parameters.threshold_floor if setting.probability else 0.0,
     )
 
