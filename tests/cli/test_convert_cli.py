@@ -146,7 +146,9 @@ def test_nothing_is_overwritten_without_being_told(satl: Satl, tmp_path: Path, t
     assert target.read_text() == "precious"
     good(satl, "convert", source, target, "--force")
     assert read_table(target) == table
-    assert "would be overwritten by its own copy" in refused(satl, "convert", source, source, "--force")
+    assert "t.csv belongs to the inputs of this command" in refused(
+        satl, "convert", source, source, "--force"
+    )
     masked = mask_table(table.with_split(None), 0.5)
     write_table(masked, tmp_path / "m.npz")
     truth_path(tmp_path / "m.csv").write_text("precious")
@@ -162,7 +164,7 @@ def test_nothing_is_overwritten_without_being_told(satl: Satl, tmp_path: Path, t
         tmp_path / "y.truth.csv",
         "--force",
     )
-    assert "y.truth.csv would be overwritten by the truth of" in said
+    assert "y.truth.csv belongs to the inputs of this command" in said
 
 
 def test_what_a_format_cannot_say_is_refused(satl: Satl, tmp_path: Path, table: LabelTable) -> None:

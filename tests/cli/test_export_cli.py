@@ -162,7 +162,7 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     assert satl(*export, "coco")[0] == 0
     refused(satl, *export, "coco", parts=("x.json exists already", "--force"))
     assert satl(*export, "coco", "--force")[0] == 0
-    refused(satl, "import", file, "-f", "coco", "-o", file, parts=("overwritten by its own import",))
+    refused(satl, "import", file, "-f", "coco", "-o", file, parts=("x.json belongs to the inputs",))
     refused(satl, "import", file, "-f", "fiftyone", "-o", tmp_path / "n.csv", parts=("has no 'labels'",))
     refused(
         satl, "import", file, "-f", "label-studio", "-o", tmp_path / "n.csv", parts=("holds no JSON list",)

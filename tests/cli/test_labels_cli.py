@@ -182,11 +182,27 @@ def test_mask_refuses_bad_proportions_and_writes_nothing(pets: Path, tmp_path: P
     assert list(tmp_path.iterdir()) == [pets]
 
 
+def test_mask_asks_before_it_overwrites(pets: Path, tmp_path: Path) -> None:
+    out, truth = tmp_path / "m.csv", tmp_path / "m.truth.csv"
+    for precious in (out, truth):
+        precious.write_text("precious")
+        result = run("mask", pets, "--proportion", 0.5, "-o", out)
+        assert isinstance(result.exception, TableError)
+        assert f"{precious} exists already: choose another name, or pass --force" in str(result.exception)
+        assert sorted(tmp_path.iterdir()) == sorted([pets, precious])
+        assert precious.read_text() == "precious"
+        precious.unlink()
+    out.write_text("precious")
+    good("mask", pets, "--proportion", 0.5, "-o", out, "--force")
+    good("mask", pets, "--proportion", 1, "-o", out, "--force")
+    assert read_table(out, truth=truth).cells.tolist() == read_table(pets).cells.tolist()
+
+
 def test_mask_never_overwrites_its_source(pets: Path, tmp_path: Path) -> None:
     before = pets.read_bytes()
-    result = run("mask", pets, "--proportion", 0.5, "-o", pets)
+    result = run("mask", pets, "--proportion", 0.5, "-o", pets, "--force")
     assert isinstance(result.exception, TableError)
-    assert "choose another name with -o" in str(result.exception)
+    assert "belongs to the inputs of this command" in str(result.exception)
     truth = pets.rename(tmp_path / "m.truth.csv")
     assert isinstance(run("mask", truth, "--proportion", 0.5, "-o", tmp_path / "m.csv").exception, TableError)
     assert truth.read_bytes() == before

@@ -96,6 +96,18 @@ def test_mistakes_end_in_a_sentence(
     assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
 
 
+def test_a_file_that_exists_is_replaced_only_with_force(satl: Satl, tiny_run: Path, tmp_path: Path) -> None:
+    out_file = tmp_path / "model.onnx"
+    out_file.write_text("precious")
+    code, out, err = satl("onnx", tiny_run, "-o", out_file)
+    assert (code, out) == (2, "")
+    said = f"error: --out {out_file}: exists already; give another name, or pass --force to overwrite it."
+    assert " ".join(err.split()) == said
+    assert out_file.read_text() == "precious"
+    assert satl("onnx", tiny_run, "-o", out_file, "--force")[0] == 0
+    assert onnxruntime.InferenceSession(out_file).get_modelmeta().producer_name == "satl"
+
+
 def test_without_the_extra(
     satl: Satl, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

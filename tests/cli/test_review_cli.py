@@ -73,21 +73,44 @@ def test_merge_says_what_it_did(satl: Satl, completed: Completed, tmp_path: Path
     assert read_table(tmp_path / "all.csv").known.sum() == merged.known.sum() + accepted
 
 
-def test_merge_asks_for_force(satl: Satl, completed: Completed, tmp_path: Path) -> None:
+def test_merge_asks_before_it_overwrites_what_is_known(
+    satl: Satl, completed: Completed, tmp_path: Path
+) -> None:
     row = next(row for row in completed.rows if row[6] == "label-error")
     with ReviewStore(completed.out) as store:
         store.refresh()
         store.decide("t", "1", [Wanted(row[0], row[1], int(row[2]), None)])
     table, new = tmp_path / "labels.csv", tmp_path / "new.csv"
-    refused(
-        satl, "merge", completed.out, table, "-o", new, parts=(row[0], row[1], "is known to be", "--force")
-    )
+    parts = (row[0], row[1], "is known to be", "--replace-known")
+    refused(satl, "merge", completed.out, table, "-o", new, parts=parts)
+    refused(satl, "merge", completed.out, table, "-o", new, "--force", parts=parts)
     assert not new.exists()
-    code, out, _ = satl("merge", completed.out, table, "-o", new, "--force")
+    code, out, _ = satl("merge", completed.out, table, "-o", new, "--replace-known")
     assert code == 0
     assert "1 overwritten" in out
     merged = read_table(new)
     assert merged.cells[merged.images.index(row[0]), merged.classes.index(row[1])] == int(row[2])
+
+
+def test_merge_asks_before_it_overwrites_a_file(satl: Satl, completed: Completed, tmp_path: Path) -> None:
+    row = next(row for row in completed.rows if row[6] == "model")
+    with ReviewStore(completed.out) as store:
+        store.refresh()
+        store.decide("t", "1", [Wanted(row[0], row[1], int(row[2]), None)])
+    table, new = tmp_path / "labels.npz", tmp_path / "new.csv"
+    write_table(completed.table.with_truth(completed.table.cells), table)
+    for precious in (new, tmp_path / "new.truth.csv"):
+        precious.write_text("precious")
+        parts = (f"{precious} exists already", "--force")
+        refused(satl, "merge", completed.out, table, "-o", new, parts=parts)
+        assert precious.read_text() == "precious"
+        precious.unlink()
+    new.write_text("precious")
+    assert satl("merge", completed.out, table, "-o", new, "--force")[0] == 0
+    assert read_table(new).known.sum() == completed.table.known.sum() + 1
+    before = table.read_bytes()
+    refused(satl, "merge", completed.out, table, "-o", table, "--force", parts=("belongs to the inputs",))
+    assert table.read_bytes() == before
 
 
 def test_merge_names_decisions_that_found_no_place(satl: Satl, completed: Completed, tmp_path: Path) -> None:

@@ -133,15 +133,28 @@ def test_boxes_left_alone_are_absent_only_if_somebody_looked_and_the_user_says_s
         )
 
 
+def test_the_truth_beside_the_table_is_not_overwritten_without_being_told(tmp_path: Path) -> None:
+    onto, truth = tmp_path / "t.npz", tmp_path / "n.truth.csv"
+    write_table(TABLE.with_truth(TABLE.cells), onto)
+    file = decisions(tmp_path, TABLE.cells)
+    truth.write_text("precious")
+    with pytest.raises(TableError, match=r"n\.truth\.csv exists already: .*--force"):
+        import_file(file, "long", tmp_path / "n.csv", onto=onto)
+    assert truth.read_text() == "precious"
+    assert not (tmp_path / "n.csv").exists()
+    import_file(file, "long", tmp_path / "n.csv", onto=onto, force=True)
+    assert read_table(truth).cells.tolist() == TABLE.cells.tolist()
+
+
 def test_wrong_uses(tmp_path: Path) -> None:
     write_table(TABLE, tmp_path / "t.csv")
     file = decisions(tmp_path, [[0, 0], [1, 0], [0, 0]])
     with pytest.raises(TableError, match=r"t\.csv exists already: .*--force"):
         import_file(file, "long", tmp_path / "t.csv")
     for onto, out in ((None, file), (tmp_path / "t.csv", tmp_path / "t.csv")):
-        with pytest.raises(TableError, match="would be overwritten by its own import"):
+        with pytest.raises(TableError, match="belongs to the inputs of this command"):
             import_file(file, "long", out, onto=onto, force=True)
-    with pytest.raises(TableError, match="is a folder: name the table"):
+    with pytest.raises(TableError, match="is a folder: name the file"):
         import_file(file, "long", tmp_path, force=True)
     with pytest.raises(ConfigError, match=r"--unticked absnet: .*did you mean 'absent'"):
         import_file(file, "long", tmp_path / "n.csv", unticked="absnet")

@@ -318,7 +318,7 @@ def test_a_file_that_differs_is_not_kept(
     as_before(change)
     (tmp_path / "model.onnx").write_bytes(b"older")
     with pytest.raises(RunError) as caught:
-        write_onnx(run, tmp_path / "model.onnx", lambda classes: half(7))
+        write_onnx(run, tmp_path / "model.onnx", lambda classes: half(7), force=True)
     assert re.search(
         r"does not decide as the run does \(a probability differs by 0\.000\d+, .*`satl predict`",
         str(caught.value),

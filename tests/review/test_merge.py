@@ -154,7 +154,7 @@ def test_split_and_truth_stay(tmp_path: Path, table: LabelTable) -> None:
     assert read_table(tmp_path / "new.npz") == full.with_cells(MERGED)
 
 
-def test_a_known_cell_is_not_overwritten_without_force(tmp_path: Path, table: LabelTable) -> None:
+def test_a_known_cell_is_not_overwritten_without_being_told(tmp_path: Path, table: LabelTable) -> None:
     write_table(table, tmp_path / "t.csv")
     out = reviewed(
         tmp_path / "out", table, {**DECISIONS, ("ü.jpg", "traffic light"): -1, ("a.jpg", "boat"): -1}
@@ -164,9 +164,9 @@ def test_a_known_cell_is_not_overwritten_without_force(tmp_path: Path, table: La
     for part in ("t.csv", "'ü.jpg' (row 4)", "'traffic light'", "known to be present", "says absent"):
         assert part in str(caught.value)
     assert "(and 1 more cell)" in str(caught.value)
-    assert str(caught.value).endswith("pass --force to overwrite what is known.")
+    assert str(caught.value).endswith("pass --replace-known to overwrite what is known.")
     assert not (tmp_path / "new.csv").exists()
-    report = merge_review(out, tmp_path / "t.csv", tmp_path / "new.csv", force=True)
+    report = merge_review(out, tmp_path / "t.csv", tmp_path / "new.csv", replace_known=True)
     cells = np.array(MERGED)
     cells[3, 2] = cells[0, 0] = -1
     assert np.array_equal(read_table(tmp_path / "new.csv").cells, cells)
@@ -208,7 +208,7 @@ def test_only_some_rows_of_the_table_are_left(tmp_path: Path, table: LabelTable)
 def test_refusals(tmp_path: Path, table: LabelTable, completed: Completed) -> None:
     write_table(table, tmp_path / "t.csv")
     out = reviewed(tmp_path / "o", table, DECISIONS)
-    with pytest.raises(TableError, match=r"t\.csv would be overwritten .* choose another name with -o"):
+    with pytest.raises(TableError, match=r"t\.csv belongs to the inputs of this command"):
         merge_review(out, tmp_path / "t.csv", tmp_path / "t.csv")
     with pytest.raises(TableError, match=r"satl writes .*not '.xlsx'"):
         merge_review(out, tmp_path / "t.csv", tmp_path / "new.xlsx")
@@ -245,10 +245,10 @@ def test_what_a_person_decided_is_known_afterwards_and_nothing_else_moves(
             with pytest.raises(RunError, match="no decision"):
                 merge_review(out, folder / "t.npz", folder / "new.npz")
             return
-        merge_review(out, folder / "t.npz", folder / "new.npz", force=True)
+        merge_review(out, folder / "t.npz", folder / "new.npz", replace_known=True)
         merged = read_table(folder / "new.npz")
         assert np.array_equal(merged.cells, expected)
-        # Merging again, now into the merged table, changes nothing and needs no force.
+        # Merging again, now into the merged table, changes nothing and contradicts nothing.
         report = merge_review(out, folder / "new.npz", folder / "again.npz")
         assert read_table(folder / "again.npz") == merged
         assert (report.present, report.absent, report.overwritten) == (0, 0, 0)

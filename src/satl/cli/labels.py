@@ -90,11 +90,13 @@ def mask_command(
         Path | None,
         typer.Option("-o", "--out", help="The masked table (default: beside TABLE, named after the mask)."),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite the masked table and its truth, if they exist.")
+    ] = False,
 ) -> None:
     """Hide known labels by the published recipe; the complete labels are kept apart as truth."""
-    from satl.errors import TableError
-    from satl.labels import mask_table, open_table, truth_path, write_table
-    from satl.labels.io import find_format
+    from satl.labels import mask_table, open_table, write_table
+    from satl.labels.io import check_new_files, find_format, table_files
     from satl.labels.masking import check_proportion
 
     check_proportion(proportion)
@@ -103,10 +105,8 @@ def mask_command(
         if out is None
         else out
     )
-    holds_truth = find_format(target, writing=True).holds_truth
-    for written in (target,) if holds_truth else (target, truth_path(target)):
-        if written.resolve() == table.resolve():
-            raise TableError(f"{written} would be overwritten by its own mask: choose another name with -o.")
+    written = table_files(target, find_format(target, writing=True), with_truth=True)
+    check_new_files(written, force=force, inputs=(table,))
     source = open_table(table, encoding, ignore_columns=ignore_column or ())
     masked = mask_table(source.table, proportion, seed)
     files = write_table(masked, target)
@@ -147,23 +147,15 @@ def convert_command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite TARGET.")] = False,
 ) -> None:
     """Write a label table or a data set in another format; splits and hidden truth are kept."""
-    from satl.errors import TableError
-    from satl.labels import truth_path, write_table
-    from satl.labels.io import find_format
+    from satl.labels import write_table
+    from satl.labels.io import check_new_files, find_format, table_files
 
     kind = find_format(target, writing=True, name=format)
-    if target.resolve() == source.resolve():
-        raise TableError(f"{target} would be overwritten by its own copy: choose another name.")
-    _refuse_existing(target, force)
+    # Before a large data set is read; only then is known whether a truth comes with it.
+    check_new_files((target,), force=force, inputs=(source, truth))
     opened = _open(source, encoding, truth, ignore_column, dataset, option)
-    if opened.table.truth is not None and not kind.holds_truth:
-        hidden = truth_path(target)
-        for other in (source, truth):
-            if other is not None and hidden.resolve() == other.resolve():
-                raise TableError(
-                    f"{hidden} would be overwritten by the truth of {target}: choose another name."
-                )
-        _refuse_existing(hidden, force)
+    written = table_files(target, kind, opened.table.truth is not None)
+    check_new_files(written, force=force, inputs=(source, truth))
     files = write_table(opened.table, target, to_encoding, format=format)
     console = _console()
     _say(console, f"Read   {source}: {opened.format}" + (f", {opened.encoding}" if opened.encoding else ""))
@@ -217,15 +209,6 @@ def _open(
             raise ConfigError(f"--option {text}: write it as key=value, for example splits=train.")
         values[name.strip()] = value.strip()
     return TableFile(read_dataset(dataset, source, **values), source, dataset)
-
-
-def _refuse_existing(path: Path, force: bool) -> None:
-    from satl.errors import TableError
-
-    if path.is_dir():
-        raise TableError(f"{path} is a folder: name the file to write.")
-    if path.exists() and not force:
-        raise TableError(f"{path} exists already: choose another name, or pass --force to overwrite it.")
 
 
 def _console() -> Console:

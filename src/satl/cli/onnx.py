@@ -39,6 +39,7 @@ def onnx(
         ),
     ] = None,
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
 ) -> None:
     """Write a run as one ONNX file with the thresholds inside, for use without satl and torch."""
     from rich.console import Console
@@ -56,7 +57,7 @@ def onnx(
         return same_threshold(0.5 if threshold is None else threshold, len(classes))
 
     with Console(stderr=True).status("writing and checking, which takes a minute or two for a large network"):
-        written = write_onnx(run, out, choose, checkpoint)
+        written = write_onnx(run, out, choose, checkpoint, force=force)
     _print(written)
 
 

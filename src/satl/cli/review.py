@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -49,7 +50,7 @@ def review(
             webbrowser.open(address)
 
     serve(out, images, host, port, ready, lambda again: typer.echo(f"Opened. For another browser: {again}"))
-    typer.echo(f"Stopped. Write the decisions back: satl merge {out} TABLE -o NEW")
+    typer.echo(f"Stopped. Write the decisions back: satl merge {shlex.quote(str(out))} TABLE -o NEW")
 
 
 def merge(
@@ -60,9 +61,11 @@ def merge(
         str | None,
         typer.Option("--include", help="accepted: also the cells that were accepted and nobody looked at."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Let a decision overwrite a known cell that says otherwise.")
+    replace_known: Annotated[
+        bool,
+        typer.Option("--replace-known", help="Let a decision overwrite a known cell that says otherwise."),
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite NEW.")] = False,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
 ) -> None:
@@ -79,6 +82,7 @@ def merge(
         encoding=encoding,
         ignore_columns=ignore_column or (),
         include_accepted=include == "accepted",
+        replace_known=replace_known,
         force=force,
     )
     say_left_out(ignore_column, new)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from satl.errors import ConfigError, TableError, nearest
 from satl.export.registry import Imported, find_tool
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, open_table, write_table
-from satl.labels.io import find_format, same_format, write_alike
+from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
 
 UNTICKED = ("unknown", "absent")
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
@@ -94,7 +94,7 @@ def import_file(
             at as a whole: ``unknown`` or ``absent``. Only Label Studio's export tells which images these are. A cell
             that is known already stays as it is.
         replace_known: let a decision overwrite a known cell of ``onto`` that says the opposite.
-        force: overwrite ``out``.
+        force: overwrite ``out``, and the file of its truth beside it.
 
     Raises:
         TableError: a decision contradicts a known cell, the file and ``onto`` have no cell in common, ``out`` exists.
@@ -104,7 +104,8 @@ def import_file(
         raise ConfigError(
             f"--unticked {unticked}: is neither unknown nor absent{nearest(unticked, UNTICKED)}."
         )
-    _check_target(target, Path(path), None if onto is None else Path(onto), force)
+    inputs = (Path(path), None if onto is None else Path(onto))
+    check_new_files((target,), force=force, inputs=inputs)
     imported = read_export(path, format, None if onto is not None else encoding)
     if unticked == "absent" and imported.looked_at is None:
         raise ConfigError(
@@ -113,7 +114,8 @@ def import_file(
         )
     source = None if onto is None else open_table(onto, encoding, ignore_columns=ignore_columns)
     table = source.table if source else imported.table.with_cells(np.zeros_like(imported.table.cells))
-    find_format(target, writing=True, name=None if source is None else same_format(source, target))
+    kind = find_format(target, writing=True, name=None if source is None else same_format(source, target))
+    check_new_files(table_files(target, kind, table.truth is not None), force=force, inputs=inputs)
     decided = _Decisions(imported, table, unticked == "absent")
     decided.require_some(Path(path), None if onto is None else Path(onto))
     before = table.cells[decided.rows, decided.columns]
@@ -208,16 +210,6 @@ def _matched(theirs: tuple[str, ...], ours: tuple[str, ...]) -> npt.NDArray[np.i
         both = [name for name, at in zip(theirs, found.tolist(), strict=True) if at == row]
         raise TableError(f"{both[0]!r} and {both[1]!r} may both be image {ours[row]!r}: rename one.")
     return found
-
-
-def _check_target(target: Path, path: Path, onto: Path | None, force: bool) -> None:
-    if target.is_dir():
-        raise TableError(f"{target} is a folder: name the table to write with -o.")
-    for other in (path, onto):
-        if other is not None and target.resolve() == other.resolve():
-            raise TableError(f"{target} would be overwritten by its own import: choose another name with -o.")
-    if target.exists() and not force:
-        raise TableError(f"{target} exists already: choose another name, or pass --force to overwrite it.")
 
 
 def _clash(

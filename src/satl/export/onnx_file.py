@@ -54,7 +54,12 @@ class OnnxFile:
 
 
 def write_onnx(
-    run: str | Path, out: str | Path, thresholds: FindThresholds, checkpoint: str = "best"
+    run: str | Path,
+    out: str | Path,
+    thresholds: FindThresholds,
+    checkpoint: str = "best",
+    *,
+    force: bool = False,
 ) -> OnnxFile:
     """Write the network of a run, with its transform and one threshold per class, to one file.
 
@@ -63,13 +68,14 @@ def write_onnx(
         out: file to write, ``.onnx``; it takes its name only when it has been run and compared with torch.
         thresholds: gives the thresholds of the run's classes; see :mod:`satl.export.decision_thresholds`.
         checkpoint: "best" or "last".
+        force: replace a file that exists.
 
     Raises:
-        ConfigError: ``out`` cannot be written, or a package is missing.
+        ConfigError: ``out`` cannot be written or exists already, or a package is missing.
         RunError: the run cannot be loaded, or its network cannot be written so that results are the same.
     """
     target = Path(out)
-    check_out(target, ".onnx")
+    check_out(target, ".onnx", overwrite=force)
     require_packages()
     from satl.training.run_folder import RunFolder
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from satl.errors import RunError, TableError
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table
-from satl.labels.io import find_format, same_format, write_alike
+from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
 from satl.labels.table import Cells
 from satl.review.folder import CHANGES, REVIEW, read_changes, require_completed
 from satl.review.store import ReviewStore
@@ -55,6 +55,7 @@ def merge_review(
     encoding: str | None = None,
     ignore_columns: Sequence[str] = (),
     include_accepted: bool = False,
+    replace_known: bool = False,
     force: bool = False,
 ) -> MergeReport:
     """Write ``table`` with the decisions of the review in ``out`` to ``new``.
@@ -63,25 +64,26 @@ def merge_review(
     ignore_columns: columns of ``table`` that are no classes; the new table is without them.
     include_accepted: also write the cells that ``satl complete`` accepted and no person looked at; they never
         overwrite a known cell.
-    force: let a decision overwrite a known cell that says the opposite.
+    replace_known: let a decision overwrite a known cell that says the opposite.
+    force: overwrite ``new``, and the file of its truth beside it.
 
     Raises:
-        TableError: a decision contradicts a known cell and ``force`` is not given, or no decision is about a
-            cell of the table.
+        TableError: a decision contradicts a known cell and ``replace_known`` is not given, no decision is about a
+            cell of the table, or ``new`` exists.
         RunError: ``out`` is no completed folder, or nobody has reviewed it.
     """
     folder, target = require_completed(out), Path(new)
     source = open_table(table, encoding, ignore_columns=ignore_columns)
-    find_format(target, writing=True, name=same_format(source, target))
-    if target.resolve() == source.path.resolve():
-        raise TableError(f"{target} would be overwritten by its own merge: choose another name with -o.")
+    kind = find_format(target, writing=True, name=same_format(source, target))
+    written = table_files(target, kind, source.table.truth is not None)
+    check_new_files(written, force=force, inputs=(source.path,))
     decided, skipped = _decisions(folder, required=not include_accepted)
     cells = np.array(source.table.cells)
     person = _Cells(source.table, decided)
     person.require_some(source.path, folder)
     before = cells[person.rows, person.columns]
     clash = (before != UNKNOWN) & (before != person.values)
-    if clash.any() and not force:
+    if clash.any() and not replace_known:
         raise TableError(_clash(source, person, before, clash))
     cells[person.rows, person.columns] = person.values
     included = 0
@@ -174,5 +176,5 @@ def _clash(source: TableFile, person: _Cells, before: Cells, clash: Cells) -> st
     return (
         f"{source.path}: image {source.table.images[row]!r} (row {row + 1}), class "
         f"{source.table.classes[column]!r} is known to be {_WORDS[int(before[first])]}, but the review says "
-        f"{_WORDS[int(person.values[first])]}{others}: pass --force to overwrite what is known."
+        f"{_WORDS[int(person.values[first])]}{others}: pass --replace-known to overwrite what is known."
     )

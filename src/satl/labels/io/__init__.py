@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,6 +20,7 @@ __all__ = [
     "FORMATS",
     "Format",
     "TableFile",
+    "check_new_files",
     "coco",
     "find_format",
     "jsonl",
@@ -31,6 +32,7 @@ __all__ = [
     "read_table",
     "register_format",
     "same_format",
+    "table_files",
     "truth_path",
     "wide_csv",
     "write_alike",
@@ -143,6 +145,30 @@ def write_table(
         reason = error.strerror or str(error)
         raise TableError(f"{destination} cannot be written ({reason}): choose another place.") from None
     return tuple(destination for _, destination, _ in jobs)
+
+
+def table_files(path: PathLike, format: Format, with_truth: bool) -> tuple[Path, ...]:
+    """Return the files that :func:`write_table` writes for a table with or without a hidden truth."""
+    target = Path(path)
+    return (target, truth_path(target)) if with_truth and not format.holds_truth else (target,)
+
+
+def check_new_files(files: Iterable[Path], *, force: bool, inputs: Iterable[Path | None]) -> None:
+    """Refuse files of a table that must not be written.
+
+    force: files that exist may be overwritten.
+    inputs: files that the command reads, or None; they are never overwritten.
+    """
+    read = {file.resolve() for file in inputs if file is not None}
+    for file in files:
+        if file.is_dir():
+            raise TableError(f"{file} is a folder: name the file to write.")
+        if file.resolve() in read:
+            raise TableError(
+                f"{file} belongs to the inputs of this command and would be overwritten: choose another name."
+            )
+        if file.exists() and not force:
+            raise TableError(f"{file} exists already: choose another name, or pass --force to overwrite it.")
 
 
 def same_format(source: TableFile, path: Path) -> str | None:
