@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.methods import METHODS, Method, Parameters, register_method
-from satl.methods.base import TEACHER_DECAY, TERMS
+from satl.methods.base import TEACHER_DECAY, TERMS, Registry
 from satl.methods.mixing import mix
 from satl.methods.parts import StepContext
 from training.tiny import metrics, tiny_config, train
@@ -93,3 +93,27 @@ def test_a_mixed_term_may_have_a_teacher(registered: list[StepContext], tmp_path
         assert context.teacher is not None
         assert context.shares is not None
         assert torch.isfinite(context.teacher).all()
+
+
+@pytest.mark.parametrize(
+    ("needs", "part"),
+    [
+        (
+            ["pairs", "techer"],
+            "'techer', which no step brings (did you mean 'teacher'?); known: pairs, teacher,",
+        ),
+        (
+            ["prototype score"],
+            "'prototype score', which no step brings; known: pairs, teacher, noise, mixed, and",
+        ),
+        ("nois", "'nois', which no step brings (did you mean 'noise'?)"),
+    ],
+)
+def test_a_misspelt_need_is_refused_when_the_part_is_registered(needs: list[str] | str, part: str) -> None:
+    registry = Registry()
+    with pytest.raises(ValueError, match=r"part 'mine': needs names ") as caught:
+        registry.register("mine", needs=needs)(lambda context: context)
+    assert part in str(caught.value)
+    assert not registry
+    registry.register("mine", needs="noise")(lambda context: context)
+    assert registry["mine"].needs == {"noise"}

@@ -149,6 +149,10 @@ def default_rate(proportion: float) -> float:
     return min(max(0.3 + (proportion - 0.2) * 2.0 / 3.0, 0.05), 1.0)
 
 
+NEEDS = ("pairs", "teacher", "noise", "mixed")
+"""What a part may need of the step, beside the scores of a generator."""
+
+
 @dataclass(frozen=True)
 class Part:
     """A generator, threshold rule, loss term or network that methods name."""
@@ -157,8 +161,8 @@ class Part:
     parameters: type[Parameters]
     """What a user may set once a method names this part."""
     needs: frozenset[str]
-    """What the step must bring for it: ``pairs`` (the pair branch), ``teacher`` (an average of weights), ``noise``,
-    ``mixed`` (images), or the scores of a generator (``prototype scores``)."""
+    """What the step must bring for it, of :data:`NEEDS`: ``pairs`` (the pair branch), ``teacher`` (an average of
+    weights), ``noise``, ``mixed`` (images); or the scores of a generator (``prototype scores``)."""
     ramped: bool
     """Whether a loss term grows from 0 to its weight during the first epoch, as two of SST's do."""
 
@@ -188,12 +192,24 @@ class Registry(dict[str, Part]):
         needs: Iterable[str] = (),
         ramped: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorate a builder to register it."""
+        """Decorate a builder to register it.
+
+        Raises:
+            ValueError: the name is taken, or ``needs`` has a word that no step knows.
+        """
+        wanted = (needs,) if isinstance(needs, str) else tuple(needs)
+        for need in wanted:
+            # The generator may be registered later; `register_method` sees whether the method has it.
+            if need not in NEEDS and not need.endswith(" scores"):
+                raise ValueError(
+                    f"part {name!r}: needs names {need!r}, which no step brings{nearest(need, NEEDS)}; known: "
+                    f"{', '.join(NEEDS)}, and 'NAME scores' of a generator NAME."
+                )
 
         def keep(build: Callable[..., Any]) -> Callable[..., Any]:
             if name in self:
                 raise ValueError(f"part {name!r} is registered twice.")
-            self[name] = Part(build, parameters, frozenset(needs), ramped)
+            self[name] = Part(build, parameters, frozenset(wanted), ramped)
             return build
 
         return keep
