@@ -133,8 +133,26 @@ def test_images_that_may_have_been_trained_on_are_not_validated_on(satl: Satl, t
         assert evaluate_run(run, split)[0].as_dict() == expected
 
 
+def test_a_run_without_its_last_state_still_knows_its_labels(satl: Satl, table_run: TableRun) -> None:
+    run = table_run.path
+    (run / "checkpoints" / "last" / "training.pt").write_bytes(
+        b"damaged"
+    )  # no digest is worth reading all of it
+    assert evaluate_run(run, "val")[0].num_images == 11
+    shutil.rmtree(run / "checkpoints" / "last")  # experiments keep the best model alone, if they are told to
+    assert evaluate_run(run, "val")[0].num_images == 11
+    table_run.relabel()
+    with pytest.raises(RunError, match="labels or the split are not those"):
+        evaluate_run(run, "val")
+    (run / "data.json").write_text("{}")
+    code, out, err = satl("evaluate", run, "--split", "val")
+    assert (code, out) == (2, "")
+    assert f"error: {run}/data.json: cannot be read; restore it from a copy of the run." in err
+
+
 def test_a_run_that_does_not_say_what_it_was_trained_on_is_evaluated(table_run: TableRun) -> None:
     table_run.relabel()
+    (table_run.path / "data.json").unlink()  # older runs have none
     last = table_run.path / "checkpoints" / "last"
     state = load_state(last / "training.pt")
     with pytest.raises(RunError, match="labels or the split are not those"):
@@ -142,7 +160,7 @@ def test_a_run_that_does_not_say_what_it_was_trained_on_is_evaluated(table_run: 
     del state["data"]
     save_state(state, last / "training.pt")
     assert evaluate_run(table_run.path, "val")[0].num_images == 11
-    shutil.rmtree(last)  # experiments keep the best model alone, if they are told to
+    shutil.rmtree(last)
     assert evaluate_run(table_run.path, "val")[0].num_images == 11
 
 

@@ -78,7 +78,7 @@ def test_validation_can_be_rarer_than_epochs(tmp_path: Path) -> None:
 def test_what_a_run_writes(tiny_run: Path) -> None:
     names = {path.name for path in tiny_run.iterdir()}
     assert names >= {"config.yaml", "metrics.jsonl", "train.log", "checkpoints", "thresholds.csv"}
-    assert names >= {"environment.json", "classes.json"}
+    assert names >= {"environment.json", "classes.json", "data.json"}
     rows = metrics(tiny_run)
     assert [(row["epoch"], row["stage"]) for row in rows] == [(0, 1), (1, 1), (2, 2), (3, 2)]
     assert "pseudo" not in rows[1]["losses"]

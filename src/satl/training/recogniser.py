@@ -152,12 +152,12 @@ def evaluate_run(
 def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
     """Refuse labels or a split that are not the run's: images to validate on may have been trained on.
 
-    Only the last checkpoint says what the run had. Where it is gone, nothing can be compared.
+    Of an older run only the last checkpoint says what it had. Where that is gone, nothing can be compared.
     """
+    had = folder.read_fingerprint()
     last = folder.find_checkpoint("last")
-    if last is None or not (last / STATE).is_file():
-        return
-    had = load_state(last / STATE).get("data")
+    if had is None and last is not None and (last / STATE).is_file():
+        had = load_state(last / STATE).get("data")
     if had is not None and had != data.fingerprint():
         raise RunError(
             f"{folder.path}: the labels or the split are not those the run was started with, so its split '{split}' "

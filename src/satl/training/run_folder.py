@@ -23,9 +23,9 @@ _DOOMED = ".removed"
 class RunFolder:
     """Where a run keeps what it says and learns.
 
-    ``config.yaml``, ``classes.json``, ``metrics.jsonl`` (a line an epoch), ``train.log``,
-    ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on) and
-    ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP). With ``data.holdout``
+    ``config.yaml``, ``classes.json``, ``data.json`` (how its labels are recognised), ``metrics.jsonl`` (a line an
+    epoch), ``train.log``, ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on)
+    and ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP). With ``data.holdout``
     also ``labels.npz``, everything that was known, and ``held_out.npz``, which of it training did not see. A
     finished cell of an experiment has ``result.json``, and perhaps no checkpoints any more.
     """
@@ -38,6 +38,7 @@ class RunFolder:
         self.environment = self.path / "environment.json"
         self.thresholds = self.path / "thresholds.csv"
         self.classes = self.path / "classes.json"
+        self.data = self.path / "data.json"
         self.checkpoints = self.path / "checkpoints"
         self.labels = self.path / "labels.npz"
         self.held_out = self.path / "held_out.npz"
@@ -143,6 +144,20 @@ class RunFolder:
             return tuple(map(str, classes))
         except (OSError, ValueError) as error:
             raise RunError(f"{self.classes}: cannot be read; restore it from a copy of the run.") from error
+
+    def write_fingerprint(self, fingerprint: str) -> None:
+        """Write by what the labels and the split of the run are recognised."""
+        with atomic_path(self.data) as temporary:
+            temporary.write_text(json.dumps({"fingerprint": fingerprint}) + "\n", encoding="utf-8")
+
+    def read_fingerprint(self) -> str | None:
+        """Return what :meth:`write_fingerprint` wrote; None for a run of a version that did not."""
+        try:
+            return str(json.loads(self.data.read_text(encoding="utf-8"))["fingerprint"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{self.data}: cannot be read; restore it from a copy of the run.") from error
 
     def write_environment(self, facts: Mapping[str, Any]) -> None:
         """Write ``environment.json``."""

@@ -141,6 +141,7 @@ class Trainer:
         if trainer.is_main:
             RunFolder.create(folder.path)
             folder.write_classes(data.table.classes)
+            folder.write_fingerprint(trainer.saver.fingerprint)
             if data.held_out is not None:
                 table = data.table
                 known = LabelTable(table.images, table.classes, data.known_cells, table.split)
