@@ -50,6 +50,21 @@ def test_a_run_is_scored_first_where_nobody_did(satl: Satl, tiny_run: Path, tmp_
     assert (run / "figures" / "figure-01-score-histograms.svg").read_bytes() == first
 
 
+@pytest.mark.filterwarnings("error")
+def test_characters_that_no_font_has_are_told_in_one_sentence(satl: Satl, tmp_path: Path) -> None:
+    signs = [chr(0x12000 + number) for number in range(25)]  # cuneiform
+    run = write_run(tmp_path / "one", "sst+satl", classes=["cat", "dog", f"hat {signs[0]}"], images=60)
+    code, out, err = satl("figures", run, "--format", "svg,pdf,png", "--only", "1,6,8")
+    assert (code, out.count("\n")) == (0, 3)
+    assert err == (
+        f"Boxes stand for {signs[0]}, which no font here has: install one that has them, such as Noto Sans CJK or Noto "
+        "Emoji, and draw again.\n"
+    )
+    run = write_run(tmp_path / "many", "sst+satl", classes=signs, images=60)
+    err = satl("figures", run, "--format", "svg", "--only", "6")[2]
+    assert " and 5 more characters, which no font here has" in err
+
+
 @pytest.mark.parametrize(
     ("options", "part"),
     [

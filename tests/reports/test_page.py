@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from satl.methods import METHODS
 from satl.reports import distributions, figures, style
-from satl.reports.comparison import comparison_page
+from satl.reports.comparison import _pseudo_sentence, comparison_page
 from satl.reports.html import inline_svg, picture_uri, render
 from satl.reports.overview import write_overview
 from satl.reports.record import Comparison, MethodRecord
@@ -179,6 +180,8 @@ def test_text_of_figures_keeps_its_digits():
     figure = figures.curves({"sst": ([1, 2, 3], [0.1234, 0.1834, 0.1934])}, ylabel="0.123456 things")
     svg = inline_svg(figure, "k", 'a "label"')
     assert "0.123456 things" in svg
+    assert "DejaVu" not in svg  # letters are the page's
+    assert "var(--sans, sans-serif)" in svg
     assert 'aria-label="a &#34;label&#34;"' in svg
 
 
@@ -275,3 +278,20 @@ def test_overview_is_a_picture(tmp_path, truth, generators):
     with Image.open(path) as image:
         assert image.size == (1800, 900)
     assert [entry.name for entry in tmp_path.iterdir()] == ["overview.png"]
+
+
+def test_numbers_of_a_page_are_written_in_one_way():
+    comparison = _comparison()
+    many = replace(
+        comparison.methods[-1], thresholds={g: np.full(len(NAMES), -1.0) for g in ("intra", "cross")}
+    )
+    wide = {g: np.ones((2000, len(NAMES))) for g in many.scores}
+    many = replace(many, scores=wide)
+    large = replace(
+        comparison,
+        images=tuple(f"{row}.png" for row in range(2000)),
+        cells=np.zeros((2000, len(NAMES)), dtype=np.int8),
+        truth=None,
+        methods=(many,),
+    )
+    assert "fills 10,000 unknown cells" in _pseudo_sentence(large)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+_SHOWN = 20
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -35,13 +37,22 @@ def figures(
     progress = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     console = Console(highlight=False, markup=False, soft_wrap=True)
     names = [name.strip() for name in formats.split(",") if name.strip()]
+    lacking: dict[str, None] = {}
     for outcome in draw_each(folders, out, names or ["svg"], numbers, progress.print):
+        lacking |= dict.fromkeys(outcome.lacking)
         if outcome.files:
             first, *others = outcome.files
             said = ", ".join([str(first), *(file.suffix for file in others)])
         else:
             said = f"not drawn, {outcome.missing}"
         console.print(f"figure {outcome.number:>2}  {outcome.title}: {said}")
+    if lacking:
+        shown, more = "".join(list(lacking)[:_SHOWN]), len(lacking) - _SHOWN
+        rest = f" and {more} more characters" if more > 0 else ""
+        progress.print(
+            f"Boxes stand for {shown}{rest}, which no font here has: install one that has them, such as "
+            "Noto Sans CJK or Noto Emoji, and draw again."
+        )
 
 
 def _numbers(text: str) -> tuple[int, ...]:

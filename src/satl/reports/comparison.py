@@ -117,7 +117,7 @@ def _pseudo_sentence(comparison: Comparison) -> str:
     for method in comparison.with_generators():
         filled = int(method.filled(comparison.cells).sum())
         quality = method.quality(comparison.cells, comparison.truth)
-        text = f"{_title(method)} fills {filled:,} unknown cells".replace(",", "\u202f")
+        text = f"{_title(method)} fills {filled:,} unknown cells"
         if quality is not None and filled:
             text += (
                 f", {percent(quality.micro_precision)} % of them rightly, and so finds "

@@ -48,7 +48,8 @@ def inline_svg(figure: Figure, key: str, label: str) -> Markup:
     text = re.sub(r'xlink:href="#', f'href="#{key}-', text)
     text = re.sub(r"url\(#", f"url(#{key}-", text)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--sans, sans-serif)", text)
+    # One property or several, depending on matplotlib's version.
+    text = re.sub(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'[^;\"]*", r"\1var(--sans, sans-serif)", text)
     text = re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: _HEX.get(m[0].lower(), m[0]), text)
     # Two decimals of a point are finer than any screen; numbers that are text stay as they are.
     text = re.sub(r' (?:d|x|y|transform|points)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), text)

@@ -19,6 +19,7 @@ from satl.reports.paper.sweeps import quantile_sweep, rate_sweep
 from satl.reports.paper.thresholds import thresholds_on_scores
 from satl.reports.sheet import check_formats, write_figure
 from satl.reports.study import Study, find_runs, find_studies
+from satl.reports.style import lacking_characters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,12 +46,14 @@ class Outcome:
         title: what it shows.
         files: what was written; empty if it could not be drawn.
         missing: what it needs and how to get it; empty if it was drawn.
+        lacking: characters in it that no installed font has.
     """
 
     number: int
     title: str
     files: tuple[Path, ...] = ()
     missing: str = ""
+    lacking: str = ""
 
 
 _OF_A_STUDY = (
@@ -145,7 +148,11 @@ def _draw_one(
         figure = draw()
     except SatlError as error:  # one figure that cannot be drawn keeps no other from being drawn
         return Outcome(number, title, missing=str(error).rstrip("."))
-    return Outcome(number, title, tuple(write_figure(figure, out / f"figure-{number:02d}-{slug}", formats)))
+    from matplotlib.text import Text
+
+    files = write_figure(figure, out / f"figure-{number:02d}-{slug}", formats)
+    texts = [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
+    return Outcome(number, title, tuple(files), lacking=lacking_characters(texts))
 
 
 def _check_numbers(only: Iterable[int]) -> tuple[int, ...]:

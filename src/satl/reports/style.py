@@ -9,8 +9,11 @@ or a sign, so that nothing is lost in grey or to a colour-blind reader.
 from __future__ import annotations
 
 import functools
+import logging
+import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
@@ -172,11 +175,46 @@ def generator_title(name: str) -> str:
     return _GENERATORS.get(name, name)
 
 
+_FONT = "DejaVu Sans"  # comes with matplotlib, so figures look alike everywhere
+_OTHER_SCRIPTS = (
+    *("Noto Sans CJK SC", "Noto Sans CJK TC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Noto Sans SC"),
+    *("Source Han Sans SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "Droid Sans Fallback"),
+    *("Microsoft YaHei", "SimHei", "Yu Gothic", "MS Gothic", "Malgun Gothic"),
+    *("PingFang SC", "Hiragino Sans GB", "Hiragino Sans", "Apple SD Gothic Neo"),
+    *("Noto Sans Devanagari", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Nirmala UI"),
+    *("Leelawadee UI", "Thonburi", "Kohinoor Devanagari"),
+    *("Noto Emoji", "Segoe UI Emoji", "Symbola", "Arial Unicode MS", "FreeSans", "Unifont"),
+)
+"""Fonts of Linux, Windows and macOS for characters that ours lacks; colours of emoji are beyond matplotlib."""
+
+
+def _other_scripts() -> list[str]:
+    """Return those fonts that are installed: matplotlib complains of others."""
+    from matplotlib.font_manager import get_font_names
+
+    installed = set(get_font_names())
+    return [name for name in _OTHER_SCRIPTS if name in installed]
+
+
+def lacking_characters(texts: Iterable[str]) -> str:
+    """Return the characters that no font of the figures has, each once.
+
+    >>> lacking_characters(["Zürich", "γάτα\\n(2)", "\\U00012000", "cat \\U00012000"]) == "\\U00012000"
+    True
+    """
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    with _without_complaints():
+        fonts = [get_font(findfont(FontProperties(family=[name]))) for name in (_FONT, *_other_scripts())]
+    characters = dict.fromkeys(one for text in texts for one in text if one.isprintable())
+    return "".join(one for one in characters if not any(font.get_char_index(ord(one)) for font in fonts))
+
+
 def rc_parameters() -> dict[str, Any]:
     """Return the matplotlib settings of every figure."""
     return {
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib, so figures look alike everywhere
+        "font.family": ["sans-serif", *_other_scripts()],
+        "font.sans-serif": [_FONT],
         "font.size": 8.5,
         "axes.titlesize": 9.0,
         "axes.titleweight": "bold",
@@ -218,18 +256,35 @@ def rc_parameters() -> dict[str, Any]:
     }
 
 
+@contextmanager
+def _without_complaints() -> Iterator[None]:
+    """Keep from the terminal what matplotlib says of a character or a weight that a font lacks, text by text."""
+    logger = logging.getLogger("matplotlib.font_manager")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Run a drawing function with the settings of :func:`rc_parameters`, whatever the user's own are."""
+    """Run a drawing function with the settings of :func:`rc_parameters`, whatever the user's own are.
+
+    A character that no font has is drawn as a box; :func:`lacking_characters` finds them.
+    """
 
     @functools.wraps(draw)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         import matplotlib as mpl
 
-        with mpl.rc_context():
+        with mpl.rc_context(), _without_complaints():
             mpl.rcdefaults()
             settings: Any = mpl.rcParams
             settings.update(rc_parameters())
