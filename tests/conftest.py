@@ -16,3 +16,5 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+pytest_plugins = ["chromium"]

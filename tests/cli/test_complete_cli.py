@@ -96,8 +96,10 @@ def test_what_is_doubtful_is_said_aloud(drawn: Drawn, tmp_path: Path, satl: Satl
     other.scores[unknown, 0] = other.scores[unknown, 0] * 0.5 + 0.3
     other.scores[:10, 1] = np.nan
     labels, scores = other.write(tmp_path)
-    code, out, _ = satl("complete", "--scores", scores, "--labels", labels, "-o", tmp_path / "out")
+    folder = tmp_path / "my out"
+    code, out, _ = satl("complete", "--scores", scores, "--labels", labels, "-o", folder)
     assert code == 0
+    assert f"satl review '{folder}'" in out  # to be copied
     assert (
         "Note: Unknown cells of 'boat' do not look like the known ones: do not trust its thresholds." in out
     )

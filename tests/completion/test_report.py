@@ -112,3 +112,11 @@ def test_many_classes_are_shown_without_pictures(done: Completion) -> None:
 
 def test_code_is_set_as_code_and_escaped() -> None:
     assert str(_code("see `a < b` & c")) == "see <code>a &lt; b</code> &amp; c"
+
+
+def test_commands_can_be_copied_from_folders_with_spaces(done: Completion) -> None:
+    reader = Reader()
+    source = {**done.report["source"], "labels": "my labels.csv"}
+    reader.feed(render_report({**done.report, "source": source}, Path("my out")))
+    assert "satl review 'my out'" in reader.text
+    assert "satl merge 'my out' 'my labels.csv' -o" in reader.text

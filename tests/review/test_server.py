@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from review.conftest import HOME, POST
-from review.synthetic import Completed, draw_table, write_folder
+from review.synthetic import Completed, draw_table, small_folder, write_folder
 from satl.errors import RunError
 from satl.review.folder import find_images
 from satl.review.pictures import Pictures
@@ -54,6 +54,17 @@ def test_start_tells_what_there_is(client: TestClient, completed: Completed) -> 
     assert start["sources"] == sorted({row[6] for row in completed.rows})
     assert (start["has_images"], start["images_message"]) == (False, "No image folder is known.")
     assert start["statement"].startswith("With confidence")
+
+
+def test_the_command_that_merges_can_be_copied(tmp_path: Path) -> None:
+    completed = small_folder(tmp_path / "my out")
+    with ReviewStore(completed.out) as store:
+        store.refresh()
+        gate = create_app(store, Pictures(None))
+        with TestClient(gate, base_url=HOME, headers=POST) as client:
+            client.get("/", params={"token": gate.token})
+            command = client.get("/api/start").json()["merge_command"]
+    assert command == f"satl merge '{completed.out}' TABLE -o NEW"
 
 
 def test_a_class_comes_with_its_distribution(client: TestClient, completed: Completed) -> None:

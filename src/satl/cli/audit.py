@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -114,7 +115,7 @@ def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
     write_audit(sample, table, target, size=size, seed=seed)
     typer.echo(f"{len(sample):,} cells to label in {target}")
     typer.echo("Write present, absent or ? into its column 'value'; look at the images, not at the scores.")
-    typer.echo(f"Then: satl audit {out} read {target}")
+    typer.echo(f"Then: satl audit {shlex.quote(str(out))} read {shlex.quote(str(target))}")
 
 
 def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -172,4 +173,4 @@ def _say(done: Completion) -> None:
         typer.echo(f"Suspected label errors, offered for review: {done.errors:,}")
     typer.echo(f"Table   {folder.completed}")
     typer.echo(f"Report  {folder.page}")
-    typer.echo(f"Look at what is doubtful: satl review {folder.path}")
+    typer.echo(f"Look at what is doubtful: satl review {shlex.quote(str(folder.path))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,7 +49,9 @@ def demo(
     console.print(f"A completed table: {completion.report['statement']}", soft_wrap=True, markup=False)
     console.print(f"Report:      {result.report}", soft_wrap=True, markup=False)
     console.print(f"Completion:  {completion.folder.page}", soft_wrap=True, markup=False)
-    console.print(f"Review it:   satl review {completion.folder.path}", soft_wrap=True, markup=False)
+    console.print(
+        f"Review it:   satl review {shlex.quote(str(completion.folder.path))}", soft_wrap=True, markup=False
+    )
 
 
 def results_table(comparison: Comparison) -> Table:

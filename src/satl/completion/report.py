@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,10 @@ def render_report(report: dict[str, Any], out: Path) -> str:
         light=style.css_variables(dark=False),
         dark=style.css_variables(dark=True),
         report=report,
-        out=str(out),
+        # Both stand in commands that are copied into a terminal.
+        out=shlex.quote(str(out)),
+        table=shlex.quote(report["source"]["labels"] if report["source"]["is_file"] else f"{out}/labels.npz"),
         name=Path(report["source"]["labels"]).name,
-        table=report["source"]["labels"] if report["source"]["is_file"] else f"{out}/labels.npz",
         counts=report["counts"],
         shares=_shares(report["counts"]),
         certified=certified,

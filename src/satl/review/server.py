@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable
 from importlib import resources
@@ -112,8 +113,14 @@ def _picture(picture: Picture, known_tags: str) -> Response:
 def _add_questions(app: FastAPI, pictures: PictureSource, store: ReviewStore) -> None:
     @app.get("/api/start")
     def start() -> Response:
-        facts = {"folder": str(store.folder), "has_images": pictures.shown}
-        return _json({**store.overview(), **facts, "images_message": pictures.message})
+        folder = str(store.folder)
+        facts = {
+            "folder": folder,
+            "merge_command": f"satl merge {shlex.quote(folder)} TABLE -o NEW",
+            "has_images": pictures.shown,
+            "images_message": pictures.message,
+        }
+        return _json({**store.overview(), **facts})
 
     @app.get("/api/class")
     def class_report(name: str) -> Response:

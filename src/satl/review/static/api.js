@@ -32,6 +32,14 @@ export async function post(path, body) {
 
 export const imageUrl = (name) => `/image?name=${encodeURIComponent(name)}`;
 
+// In words, why an image did not appear: the server says so, or the file came and is none.
+export async function whyNoImage(name) {
+  const response = await fetch(imageUrl(name)).catch(() => null);
+  if (!response) return "The server does not answer.";
+  if (response.ok) return `'${name}' cannot be shown: its file is damaged.`;
+  return answer(response).catch((refusal) => refusal.message);
+}
+
 // A name that no other request or tab has; crypto.randomUUID exists only on loopback and over https.
 export function unique() {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");

@@ -94,7 +94,8 @@ function nextClass() {
 }
 
 function end() {
-  const left = start.classes.reduce((sum, { tally }) => sum + sums(tally, filters.band, start.bands)[0], 0);
+  const counts = start.classes.map(({ tally }) => sums(tally, filters.band, start.bands));
+  const left = counts.reduce((sum, [open]) => sum + open, 0);
   const narrowed = ["source", "value", "low", "high"].some((name) => filters[name] !== "") || filters.state !== "open";
   const parts = [element("h1", {}, filters.state === "open" ? "Nothing left here" : "That is all")];
   const button = (text, action, key = null) => element("button", { type: "button", class: "action", onclick: action },
@@ -102,14 +103,14 @@ function end() {
   if (left) {
     parts.push(element("p", {}, `In the chosen bands, ${plural(left, "suggestion")} ${left === 1 ? "is" : "are"} open.`));
     parts.push(narrowed ? button("Reset the filters", resetFilters) : button("Next class", nextClass, "N"));
+  } else if (!counts.flat().some(Boolean)) {
+    parts.push(element("p", {}, "There is no suggestion in the chosen bands."));
   } else {
     parts.push(element("p", {}, "Every suggestion in the chosen bands is decided. Write the decisions into your table with"));
-    parts.push(element("p", {}, element("code", {}, mergeCommand())));
+    parts.push(element("p", {}, element("code", {}, start.merge_command)));
   }
   return parts;
 }
-
-const mergeCommand = () => `satl merge ${start.folder} TABLE -o NEW`;
 
 // Decisions. One action after the other, so that a key pressed during an undo acts on what the undo brings back.
 
@@ -285,13 +286,18 @@ const ACTIONS = {
 };
 const HELD = new Set(["+", "=", "-", "arrowleft", "arrowright", "arrowup", "arrowdown"]);
 
+// On a small screen the filters lie over the suggestion.
+const covered = () => getComputedStyle(byId("filters")).position === "fixed";
+
 function onKey(event) {
   const typing = event.target.closest("input, select, textarea");
-  if (event.key === "Escape" && typing) {
+  if (event.key === "Escape" && (covered() || event.target.closest(".filters"))) {
     closeFilters();
     return;
   }
-  if (typing || byId("help").open) return;
+  // A key that is held down, or pressed while the suggestion is covered, must not decide what nobody has seen.
+  if (event.repeat && event.key === "Enter" && event.target.closest("button")) event.preventDefault();
+  if (typing || byId("help").open || covered()) return;
   // On a keyboard of another alphabet the place of the key counts.
   const letter = event.code.startsWith("Key") && event.key > "\u007f" ? event.code.slice(3) : event.key;
   let name = letter.toLowerCase();
@@ -299,7 +305,6 @@ function onKey(event) {
   else if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (!Object.hasOwn(ACTIONS, name)) return;
   event.preventDefault();
-  // A key that is held down must not decide what nobody has seen.
   if (!event.repeat || HELD.has(name)) ACTIONS[name](event);
 }
 
@@ -319,6 +324,9 @@ function listen() {
   byId("by-class").addEventListener("click", () => setMode("class"));
   byId("by-image").addEventListener("click", () => setMode("image"));
   byId("filters-close").addEventListener("click", closeFilters);
+  byId("filters").addEventListener("focusout", ({ relatedTarget }) => {
+    if (covered() && relatedTarget && !byId("filters").contains(relatedTarget)) closeFilters();
+  });
   byId("find-class").addEventListener("input", drawSide);
   form.addEventListener("change", readForm);
   form.addEventListener("submit", (event) => { event.preventDefault(); readForm(); closeFilters(); });
@@ -335,7 +343,7 @@ async function begin() {
   seen = start.last;
   byId("folder").textContent = start.folder;
   byId("statement").textContent = start.statement ?? "";
-  byId("merge-command").textContent = mergeCommand();
+  byId("merge-command").textContent = start.merge_command;
   byId("bands").replaceChildren(...start.bands.map((band) => element("label", { class: "choice" },
     element("input", { type: "checkbox", name: "band", value: band }), band === "review" ? "for review" : band)));
   form.elements.source.append(...start.sources.map((name) => element("option", { value: name }, name)));

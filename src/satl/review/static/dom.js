@@ -22,7 +22,8 @@ function fill(node, attributes, children) {
 
 export const number = (value) => value.toLocaleString("en");
 
-export const score = (value) => value.toFixed(3);
+// Four digits, as in the report: scores have any scale, and near 0 or 1 three decimals would all look alike.
+export const score = (value) => String(Number(value.toPrecision(4)));
 
 export const word = (value) => ({ 1: "present", "-1": "absent", 0: "skipped" })[value];
 

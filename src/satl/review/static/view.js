@@ -1,6 +1,6 @@
 // Draws the state of the page; decides nothing.
 
-import { get, imageUrl } from "./api.js";
+import { get, imageUrl, whyNoImage } from "./api.js";
 import { chart, describe } from "./chart.js";
 import { byId, element, number, plural, score, word } from "./dom.js";
 
@@ -47,9 +47,10 @@ function facts(suggestion, known) {
 }
 
 function measures(suggestion) {
-  const { threshold, bound, value } = suggestion;
+  const { threshold, bound, value, source } = suggestion;
   const entries = [["score", score(suggestion.score)]];
-  entries.push([`threshold (${word(value)})`, threshold === null ? "none" : `${value === 1 ? "≥" : "≤"} ${score(threshold)}`]);
+  // Thresholds are for unknown cells; one that is known and looks wrong was not held against any.
+  if (source !== "label-error") entries.push([`threshold (${word(value)})`, threshold === null ? "none" : `${value === 1 ? "≥" : "≤"} ${score(threshold)}`]);
   if (bound !== null) entries.push(["precision at least", `${(100 * bound).toFixed(1)} %`]);
   return element("dl", { class: "measures" }, ...entries.map(([name, text]) => element("div", {}, element("dt", {}, name), element("dd", {}, text))));
 }
@@ -61,6 +62,9 @@ function detail(suggestion) {
     if (figure) place.replaceChildren(figure, element("p", { class: "note" }, describe(found, suggestion)));
     else place.replaceChildren(element("p", { class: "note" }, "The report has no score distribution for this class."));
     if (found.shift?.code === "does_not_fit") place.append(element("p", { class: "warning" }, found.shift.verdict));
+    // Else a score beyond the threshold that still asks for a person looks like a mistake.
+    const side = found[word(suggestion.value)];
+    if (side?.withheld && suggestion.source !== "label-error") place.append(element("p", { class: "note" }, side.reason));
   });
   return place;
 }
@@ -150,9 +154,7 @@ export function drawImage(item, zoom, start) {
   }
   // Never the last image under the next suggestion: it appears when it is the right one.
   image.onload = () => { image.hidden = shownImage !== name; };
-  image.onerror = () => {
-    get("/image", { name }).then(() => say("This image cannot be shown by the browser."), (error) => say(error.message));
-  };
+  image.onerror = () => { whyNoImage(name).then(say); };
   image.alt = `Image ${name}`;
   image.src = imageUrl(name);
 }
@@ -200,6 +202,6 @@ export function drawClasses(start, filters, pick) {
   const rows = entries.slice(0, SHOWN_CLASSES).map(([name, counts]) => row(name, name, counts));
   if (!find) rows.unshift(row("", "All classes", all));
   if (entries.length > SHOWN_CLASSES) rows.push(element("li", { class: "note" }, `and ${number(entries.length - SHOWN_CLASSES)} more: type to find one`));
-  if (!entries.length) rows.push(element("li", { class: "note" }, find ? "No class of that name." : "Nothing in these bands."));
+  if (!entries.length) rows.push(element("li", { class: "note" }, find ? "No class of that name in these bands." : "Nothing in these bands."));
   byId("class-list").replaceChildren(...rows);
 }
