@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from reference import completion as reference
 from satl.completion import Reason, certify
-from satl.completion.bounds import labels_needed
+from satl.completion.bounds import clopper_pearson_lower, labels_needed
 from satl.errors import SatlError
 
 
@@ -266,7 +267,9 @@ def test_a_rarer_class_among_the_unknown_raises_the_bar():
 
 def test_too_few_cells_for_a_prevalence():
     scores, labels, _ = table(11, known=(80,), unknown=30, classes=1, separation=6)
-    assert names_of(certify(scores, labels, transfer="prevalence").present) == ["PREVALENCE_OPEN"]
+    present = certify(scores, labels, transfer="prevalence").present
+    assert names_of(present) == ["PREVALENCE_OPEN"]
+    assert present.explain()[0].endswith("cells are present; more labels of random cells may do.")
 
 
 def test_reasons_and_what_would_help():
@@ -277,6 +280,8 @@ def test_reasons_and_what_would_help():
     few, low = result.present.explain(["cat", "dog"])
     assert few.startswith("'cat' has no threshold for present: of its 80 held-out cells, ")
     assert " more labels of random cells, or " in few
+    one = replace(result.present.wanted, at_random=np.ones(2))
+    assert "; about 1 more label of random cells, or " in replace(result.present, wanted=one).explain()[0]
     assert low.startswith("'dog' has no threshold for present: at best ")
     assert "does not show 0.95" in low
     certified = certify(*table(12, known=(3000,), classes=1)[:2])
@@ -284,6 +289,24 @@ def test_reasons_and_what_would_help():
         "'class 1' is accepted as present for a score of at least "
     )
     assert "at most" in certified.absent.explain()[0]
+
+
+def test_a_test_that_ended_at_its_strict_end_is_told_as_such():
+    # The highest of 63 cells is wrong: 62 of 63 would show 0.9, but the first 31 do not, and there it ends.
+    scores = np.concatenate(([7.0], np.linspace(5, 6, 62), np.linspace(0, 1, 300), np.linspace(0, 7.5, 600)))
+    labels = np.repeat([-1, 1, -1, 0], [1, 62, 300, 600])
+    result = certify(scores[:, None], labels[:, None], precision=0.9)
+    assert names_of(result.present) == ["TOO_FEW"]
+    assert clopper_pearson_lower(62, 63) > 0.9
+    sentence = result.present.explain(["cat"])[0]
+    assert sentence == (
+        "'cat' has no threshold for present: 62 of 63 held-out cells beyond a threshold are right, but thresholds are "
+        "tried from the strictest on, and at a stricter one too many were wrong to go on; about 49 labels among the "
+        "highest scores, a test of their own (satl plan), may do."
+    )
+    # Labels of random cells may end there again.
+    record = result.as_dict()["classes"][0]["present"]
+    assert (record["more_labels"], record["more_labels_in_zone"]) == (None, 49)
 
 
 def test_more_labels_are_fewer_where_the_evidence_is_better():

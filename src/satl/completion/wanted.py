@@ -27,7 +27,7 @@ class Wanted:
         in_zone: labels of cells drawn at random from the zone, as a test of their own; infinite where nothing
             helps.
         at_random: labels of unknown cells of the class drawn at random, whatever their score, in addition to
-            those there are.
+            those there are; infinite where only labels of the zone are expected to help.
     """
 
     point: IntArray
@@ -123,6 +123,9 @@ def labels_wanted(
     at_random = np.where(open_, fewest - helpful, at_random)
 
     none = ~np.isfinite(at_random)
+    # Enough cells for a test of this point alone, but the sequence ended at a stricter one, and with more cells at
+    # random it may again.
+    at_random = np.where((at_random > 0) | (for_guard > 0), at_random, np.inf)
     zone, _, _, _ = evidence.at(point)
     return Wanted(
         point=np.where(none, -1, point),

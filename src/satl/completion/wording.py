@@ -11,10 +11,12 @@ _WORD = {1: "present", -1: "absent"}
 
 def explain_certificate(certificate: Certificate, names: tuple[str, ...]) -> list[str]:
     """One sentence per class; see :meth:`satl.completion.Certificate.explain`."""
-    return [_sentence(certificate, row, name) for row, name in enumerate(names)]
+    alone = certificate.lower_bound >= certificate.target
+    return [_sentence(certificate, row, name, bool(alone[row])) for row, name in enumerate(names)]
 
 
-def _sentence(certificate: Certificate, row: int, name: str) -> str:
+def _sentence(certificate: Certificate, row: int, name: str, alone: bool) -> str:
+    """``alone``: the cells shown would be enough if their threshold were the only one."""
     word, opposite = _WORD[certificate.value], _WORD[-certificate.value]
     reason = Reason(int(certificate.reason[row]))
     cells, errors = int(certificate.cells[row]), int(certificate.errors[row])
@@ -25,6 +27,12 @@ def _sentence(certificate: Certificate, row: int, name: str) -> str:
             f"{cells - errors} of {_number(cells, 'held-out cell')} there are right."
         )
     tested = _number(int(certificate.tested[row]), "held-out cell")
+    if reason is Reason.TOO_FEW and alone:
+        why = (
+            f"{cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold are right, but thresholds are "
+            "tried from the strictest on, and at a stricter one too many were wrong to go on"
+        )
+        return f"'{name}' has no threshold for {word}: {why}{_remedy(certificate, row, reason)}."
     why = {
         Reason.NOTHING_UNKNOWN: "no unknown cell has a score",
         Reason.NONE_OF_VALUE: f"no held-out cell is known to be {word}",
@@ -52,10 +60,15 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         missing = certificate.value if reason is Reason.NONE_OF_VALUE else -certificate.value
         return f"; label some cells that are {_WORD[missing]}"
     at_random, in_zone = certificate.wanted.at_random[row], certificate.wanted.in_zone[row]
-    if not np.isfinite(at_random):
+    if not np.isfinite(at_random) and reason is Reason.PREVALENCE_OPEN:
+        return "; more labels of random cells may do"
+    if not np.isfinite(in_zone):
         return "; more labels alone are not expected to help, a better model may"
-    there = "highest" if certificate.value > 0 else "lowest"
-    return f"; about {at_random:,.0f} more labels of random cells, or {in_zone:,.0f} among the {there} scores, may do"
+    there = f"among the {'highest' if certificate.value > 0 else 'lowest'} scores"
+    if not np.isfinite(at_random):
+        return f"; about {_number(round(in_zone), 'label')} {there}, a test of their own (satl plan), may do"
+    random = _number(round(at_random), "more label")
+    return f"; about {random} of random cells, or {in_zone:,.0f} {there}, may do"
 
 
 def _number(count: int, noun: str) -> str:
