@@ -208,6 +208,7 @@ def _scenes_parts() -> str:
         ("satl+", "no-probe", "without the probe (`probe_weight: 0`)"),
         ("satl+", "no-pseudo", "without pseudo-labels (`pseudo_weight: 0`)"),
         ("satl+", "no-cross", "without those of the cross-image generator (`generators: teacher`)"),
+        ("satl+", "plain-sate", "SATE as published (`negatives_per_positive: 0`, `threshold_floor: 0`)"),
     )
     return part_table("scenes", "ablation", wording, {"sst+drl": "sst+satl", "sst+sate": "sst+satl"})
 
@@ -223,8 +224,15 @@ def _coco18_parts() -> str:
         ("sst+satl", "", "SST+SATL"),
         ("sst+satl", "published-rate", "the published rate of the thresholds (`rate: null`)"),
         ("sst+satl", "signed", "signed instead of literal ranking loss (`ranking_clamp: false`)"),
+        ("sst+satl", "leave-one-out", "known positives scored without themselves (`leave_one_out: true`)"),
+        ("sst+satl", "often", "thresholds move six times an epoch (`update_every: 10`)"),
+        ("sst+satl", "precision", "another rule in place of SATE (`threshold: precision`)"),
         ("satl+", "", "SATL+"),
         ("satl+", "plain-sate", "SATE as published (`negatives_per_positive: 0`, `threshold_floor: 0`)"),
+        ("satl+", "no-mixed", "without mixed pictures (`mix_weight: 0`)"),
+        ("satl+", "no-probe", "without the probe (`probe_weight: 0`)"),
+        ("satl+", "no-pseudo", "without pseudo-labels (`pseudo_weight: 0`)"),
+        ("satl+", "no-cross", "without those of the cross-image generator (`generators: teacher`)"),
     )
     return part_table("coco18", "main", wording, {})
 
@@ -232,14 +240,13 @@ def _coco18_parts() -> str:
 def _coco18_tuning() -> str:
     wording = (
         ("sst+satl", "", "SST+SATL"),
-        ("satl+", "", "SATL+"),
-        ("satl+", "spare", "negatives may pass (`negatives_per_positive: 0.02`)"),
-        (
-            "satl+",
-            "spare-floor",
-            "that, and no threshold of the teacher below 0.5 (`threshold_floor`); taken",
-        ),
-        ("satl+", "spare-floor6", "none below 0.6"),
+        ("satl+", "plain-sate", "SATL+ with SATE as published"),
+        ("satl+", "spare", "`negatives_per_positive: 0.02` for both generators"),
+        ("satl+", "spare-floor", "that, and `threshold_floor: 0.5` for the teacher"),
+        ("satl+", "spare-floor6", "that, and 0.6"),
+        ("satl+", "teacher-2-50", "0.02 and 0.5, both for the teacher alone"),
+        ("satl+", "teacher-2-55", "0.02 and 0.55"),
+        ("satl+", "", "0.01 and 0.5: SATL+ as it is"),
     )
     return part_table("coco18", "tuning", wording, {})
 

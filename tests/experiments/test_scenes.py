@@ -14,7 +14,9 @@ from satl.experiments.grid import make_grid
 FOLDER = Path(__file__).parents[2] / "experiments" / "scenes"
 
 
-@pytest.mark.parametrize(("name", "cells"), [("main", 75), ("ablation", 70), ("all_known", 5)])
+@pytest.mark.parametrize(
+    ("name", "cells"), [("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5)]
+)
 def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
     configs = cell_configs(grid, FOLDER, name)
