@@ -19,7 +19,7 @@ _PRECISION = 0.9
 
 
 def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> Completion:
-    """Complete the table of some training scenes from the last model of a run, and paint their pictures.
+    """Complete the table of some training scenes from the last model of a run, and paint all pictures of it.
 
     Certificates rest on the validation scenes, whose labels are all known: the last model of a run does not depend
     on them in any way (only the choice of the best epoch does).
@@ -45,7 +45,7 @@ def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> 
     table = data.table.select(rows).with_truth(None)
     pictures = out / PICTURES
     pictures.mkdir()
-    for row in trained:
+    for row in rows:  # those to validate on too: the review shows them where their labels look wrong
         pixels, _ = render_scene(int(row), size=max(size, _PIXELS), seed=seed)
         Image.fromarray(pixels).save(pictures / data.table.images[row])
     scores = Recogniser.load(run, "last").probabilities(data.source, rows)
