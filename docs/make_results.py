@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 from satl.evaluation.paired import pair_by_key, paired_test
+from satl.experiments.grid import read_grid
 from satl.experiments.results import Estimate, Results, read_results
 from satl.experiments.tables import DASH, number, p_value, share, spread, title_of
 
@@ -38,18 +40,23 @@ def results(experiment: str, grid: str) -> Results:
     return read_results(EXPERIMENTS / experiment / "results" / f"{grid}.csv")
 
 
+def seeds_of(experiment: str, grid: str) -> int:
+    """Return over how many seeds a grid goes."""
+    return len(read_grid(EXPERIMENTS / experiment / f"{grid}.yaml").seeds)
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str = "---:") -> str:
     """Return a table whose first column is to the left."""
     lines = [head, ("---", *[align] * (len(head) - 1)), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def estimate(values: Iterable[float]) -> str:
+def estimate(values: Iterable[float], seeds: int = SEEDS) -> str:
     """Return mean and deviation."""
-    return spread(Estimate.of(values), SEEDS)
+    return spread(Estimate.of(values), seeds)
 
 
-def difference(first: dict[int, float], second: dict[int, float]) -> str:
+def difference(first: dict[int, float], second: dict[int, float], seeds: int = SEEDS) -> str:
     """Return the mean difference over the seeds that both have, its interval and p.
 
     >>> difference({0: 3.0, 1: 4.0, 2: 5.2}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 9.0})
@@ -60,8 +67,8 @@ def difference(first: dict[int, float], second: dict[int, float]) -> str:
         return DASH
     test = paired_test(pairs.first, pairs.second)
     interval = f"[{number(test.interval_low)}, {number(test.interval_high)}]"
-    seeds = "" if test.n >= SEEDS else f" (n = {test.n})"
-    return f"{number(test.mean_difference)} {interval}, {p_value(test.p_value)}{seeds}"
+    fewer = "" if test.n >= seeds else f" (n = {test.n})"
+    return f"{number(test.mean_difference)} {interval}, {p_value(test.p_value)}{fewer}"
 
 
 def scores(found: Results, method: str, proportion: float, variant: str = "") -> dict[int, float]:
@@ -130,13 +137,14 @@ def part_table(
     experiment: str, grid: str, wording: Sequence[tuple[str, str, str]], against: dict[str, str]
 ) -> str:
     """Return methods and variants at 10 %, each with its difference to the method that it is a change of."""
-    found = results(experiment, grid)
+    found, seeds = results(experiment, grid), seeds_of(experiment, grid)
     rows = []
     for method, variant, words in wording:
         here = scores(found, method, 0.1, variant)
         base = against.get(method, method if variant else "")
-        change = difference(here, scores(found, base, 0.1)) if base else ""
-        rows.append((words, estimate(here.values()), change, _quality(found, method, 0.1, variant)))
+        change = difference(here, scores(found, base, 0.1), seeds) if base else ""
+        quality = _quality(found, method, 0.1, variant, seeds)
+        rows.append((words, estimate(here.values(), seeds), change, quality))
     return table(
         ("10 % known", "mAP", "difference [95 % interval], p", "precision / recall"), rows, align="---"
     )
@@ -163,17 +171,33 @@ def alike_table(experiment: str) -> str:
 
 def others_table(experiment: str) -> str:
     """Return the mAP of the methods that are not among the main ones."""
-    found = results(experiment, "others")
+    found, seeds = results(experiment, "others"), seeds_of(experiment, "others")
     proportions = _proportions(found)
     methods = dict.fromkeys(row["method"] for row in found.rows)
     rows = [
-        (title_of(method), *(estimate(scores(found, method, one).values()) for one in proportions))
+        (title_of(method), *(estimate(scores(found, method, one).values(), seeds) for one in proportions))
         for method in methods
     ]
     return table(("mAP", *_percents(proportions)), rows)
 
 
-def _quality(found: Results, method: str, proportion: float, variant: str = "") -> str:
+def sweep_table(experiment: str) -> str:
+    """Return mAP and pseudo-labels over the values of single settings."""
+    grid, found = read_grid(EXPERIMENTS / experiment / "sweeps.yaml"), results(experiment, "sweeps")
+    seeds = len(grid.seeds)
+    rows = []
+    for sweep in grid.sweeps:
+        for method, value in product(sweep.methods or grid.methods, sweep.values):
+            place = [(method, proportion, sweep.variant(value)) for proportion in grid.proportions]
+            cells = [estimate(scores(found, *one).values(), seeds) for one in place]
+            cells += [_quality(found, *one, seeds=seeds) for one in place]
+            rows.append((f"{title_of(method)}, `{sweep.title}: {value}`", *cells))
+    percents = [share(proportion) for proportion in grid.proportions]
+    head = [f"{what}, {percent}" for what in ("mAP", "precision / recall") for percent in percents]
+    return table(("", *head), rows, align="---")
+
+
+def _quality(found: Results, method: str, proportion: float, variant: str = "", seeds: int = SEEDS) -> str:
     both = [
         Estimate.of(found.by_seed(column, method, proportion, variant, "last").values())
         for column in ("pseudo_precision_micro", "pseudo_recall_micro")
@@ -181,7 +205,7 @@ def _quality(found: Results, method: str, proportion: float, variant: str = "") 
     if any(one.mean is None for one in both):
         return DASH
     # Where nothing was emitted there is no precision. Deviations would make the tables unreadable.
-    return " / ".join(spread(replace(one, deviation=None), SEEDS) for one in both)
+    return " / ".join(spread(replace(one, deviation=None), seeds) for one in both)
 
 
 def _proportions(found: Results) -> tuple[float, ...]:
@@ -263,6 +287,7 @@ TABLES: dict[str, Callable[[], str]] = {
         )
     },
     "scenes parts": _scenes_parts,
+    "scenes sweeps": partial(sweep_table, "scenes"),
     "coco18 alike": partial(alike_table, "coco18"),
     "coco18 others": partial(others_table, "coco18"),
     "coco18 parts": _coco18_parts,

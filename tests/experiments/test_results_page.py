@@ -56,4 +56,4 @@ def test_kept_results_are_of_cells_of_the_grid(file: Path) -> None:
 
 
 def test_there_are_kept_results() -> None:
-    assert len(KEPT) == 7
+    assert len(KEPT) == 8
