@@ -60,7 +60,7 @@ def results_table(comparison: Comparison) -> Table:
 
     known = f"{100 * comparison.proportion:.0f} % of the training labels known"
     table = Table(
-        title=f"{comparison.counts['test']} test images, {known}",
+        title=f"{comparison.counts['test']:,} test images, {known}",
         caption="Pseudo-labels: precision and recall on the unknown cells in the last epoch.",
     )
     table.add_column("method")

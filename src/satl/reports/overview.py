@@ -124,7 +124,7 @@ def _draw_scores(figure: Figure, comparison: Comparison) -> None:
 def _draw_results(figure: Figure, comparison: Comparison) -> None:
     axes = figure.add_axes((0.765, 0.565, 0.205, 0.28))
     figures.draw_method_bars(axes, {method.name: method.summary.get("mAP") for method in comparison.methods})
-    axes.set_title(f"mAP on {comparison.counts.get('test', 0)} test images (%)", fontsize=9.5)
+    axes.set_title(f"mAP on {comparison.counts.get('test', 0):,} test images (%)", fontsize=9.5)
 
     methods = [method for method in comparison.with_generators() if method.last_union()]
     if comparison.truth is None or not methods:

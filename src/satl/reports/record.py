@@ -286,7 +286,7 @@ def interpretation(comparison: Comparison, titles: dict[str, str]) -> str:
         return "No class of the test images is measurable, so there is nothing to compare."
     text = (
         f"With {100 * comparison.proportion:.0f} % of the training labels known, {title} reaches "
-        f"{100 * score:.1f} mAP on {comparison.counts.get('test', 0)} unseen images"
+        f"{100 * score:.1f} mAP on {comparison.counts.get('test', 0):,} unseen images"
     )
     parts = [
         f"{difference_words(100 * (score - other.summary['mAP']))} {titles.get(other.name, other.name)}"
