@@ -162,6 +162,12 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     assert satl(*export, "coco")[0] == 0
     refused(satl, *export, "coco", parts=("x.json exists already", "--force"))
     assert satl(*export, "coco", "--force")[0] == 0
+    table = tmp_path / "labels.csv"
+    before = table.read_bytes()
+    for given, more in ((table, ()), (completed.out, ("--labels", table))):
+        over = ("export", given, *more, "-f", "long", "-o", table, "--force")
+        refused(satl, *over, parts=("labels.csv belongs to the inputs", "choose another name"))
+    assert table.read_bytes() == before
     refused(satl, "import", file, "-f", "coco", "-o", file, parts=("x.json belongs to the inputs",))
     refused(satl, "import", file, "-f", "fiftyone", "-o", tmp_path / "n.csv", parts=("has no 'labels'",))
     refused(

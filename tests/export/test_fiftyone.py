@@ -64,11 +64,36 @@ def test_images_that_differ_by_extension_only_are_refused(tmp_path: Path) -> Non
         ({"classes": ["a"], "labels": {"x": [-1]}}, "image 'x' has label -1, which 'classes' lacks"),
         ({"labels": {"x": [3]}}, "image 1 has a label 3, which is no name of a class"),
         ({"labels": {"x": ["a"]}, "satl": {"images": []}}, "its list of images does not fit its labels"),
+        (
+            {"labels": {"x": ["a"]}, "satl": {"split": ["t", "u"]}},
+            "its list of splits does not fit its labels",
+        ),
+        ({"labels": {"x": ["a"]}, "satl": {"split": 5}}, "its list of splits does not fit its labels"),
+        ({"labels": {"x": ["a"]}, "satl": 5}, "its 'satl' is no JSON object"),
+        ({"classes": [["a"]], "labels": {"x": [0]}}, "its classes hold .'a'., which is no name"),
     ],
 )
 def test_files_that_are_something_else(content: object, message: str, tmp_path: Path) -> None:
     with pytest.raises(TableError, match=message):
         read(tmp_path, content)
+
+
+def test_attributes_that_are_something_else(tmp_path: Path) -> None:
+    label = {"label": "a", "confidence": 0.5, "attributes": ["review"]}
+    (tmp_path / "labels.predictions.json").write_text(json.dumps({"labels": {"x": [label]}}))
+    (tmp_path / "labels.json").write_text(json.dumps({"labels": {"x": ["a"]}}))
+    with pytest.raises(
+        TableError, match=r"labels\.predictions\.json: image 1: the attributes .* no JSON object"
+    ):
+        read_export(tmp_path / "labels.json", "fiftyone")
+
+
+def test_a_number_behind_a_dot_is_no_extension(tmp_path: Path) -> None:
+    table = LabelTable(("v1.5", "v1.6", "v2.0.jpg"), ("x",), np.array([[1], [-1], [0]]))
+    export(Source(table), "fiftyone", tmp_path / "l.json")
+    # The files are v1.5.jpg and so on, and FiftyOne takes only that extension off.
+    assert list(json.loads((tmp_path / "l.json").read_text())["labels"]) == ["v1.5", "v1.6", "v2.0"]
+    assert read_export(tmp_path / "l.json", "fiftyone").table == table
 
 
 def test_files_that_do_not_belong_together(tmp_path: Path) -> None:

@@ -70,6 +70,14 @@ def test_hugging_face_lines_that_are_something_else(text: str, message: str, tmp
         read_export(tmp_path / "metadata.jsonl", "huggingface")
 
 
+def test_hugging_face_classes_that_are_something_else(tmp_path: Path) -> None:
+    (tmp_path / "metadata.jsonl").write_text('{"file_name": "a", "positive": ["x"]}\n', encoding="utf-8")
+    for classes in ('["x", 5]', '["x", ["y"]]'):
+        (tmp_path / "metadata.classes.json").write_text(f'{{"classes": {classes}}}', encoding="utf-8")
+        with pytest.raises(TableError, match=r"its classes hold .*, which is no name: correct it"):
+            read_export(tmp_path / "metadata.jsonl", "huggingface")
+
+
 def test_coco_is_read_by_satl_itself_and_results_are_scores(tmp_path: Path) -> None:
     export(SOURCE, "coco", tmp_path / "labels.json")
     assert read_table(tmp_path / "labels.json") == TABLE

@@ -101,6 +101,15 @@ def test_images_are_known_by_their_name_without_extension(tmp_path: Path) -> Non
         import_file(file, "long", tmp_path / "no.csv", onto=tmp_path / "t.csv")
 
 
+def test_a_number_behind_a_dot_belongs_to_the_name(tmp_path: Path) -> None:
+    images = ("scan", "scan.1", "other")
+    write_table(LabelTable(images, TABLE.classes, np.zeros((3, 2), dtype=np.int8)), tmp_path / "t.csv")
+    file = decisions(tmp_path, [[1, 0], [0, 1]], ("scan.1", "other.7"))
+    report = import_file(file, "long", tmp_path / "new.csv", onto=tmp_path / "t.csv", encoding="blank")
+    assert (report.present, report.first_elsewhere) == (1, ("other.7", "dog"))
+    assert read_table(tmp_path / "new.csv", "blank").cells.tolist() == [[0, 0], [1, 0], [0, 0]]
+
+
 def test_boxes_left_alone_are_absent_only_if_somebody_looked_and_the_user_says_so(tmp_path: Path) -> None:
     write_table(TABLE, tmp_path / "t.csv")
     export(Source(TABLE), "label-studio", tmp_path / "tasks.json")

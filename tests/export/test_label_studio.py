@@ -96,6 +96,12 @@ def test_an_address_leads_back_to_the_file(file: str) -> None:
         assert parse_qs(query) == {"d": [root + file]}
 
 
+@pytest.mark.parametrize("place", ["https://example.org/photos", "s3://bucket", "/data/upload/1"])
+def test_a_place_needs_no_slash_at_its_end(place: str) -> None:
+    assert address("a.jpg", place) == address("a.jpg", f"{place}/") == f"{place}/a.jpg"
+    assert address("a.jpg", "https://example.org/?file=") == "https://example.org/?file=a.jpg"
+
+
 def test_people_decide_and_boxes_left_alone_say_nothing(tmp_path: Path) -> None:
     tasks = written(tmp_path, Source(TABLE, Suggestions.of([(1, 0, 1, 0.9, 1)])))
     tasks[1]["annotations"] = [annotation(present=["cat"])]
@@ -174,6 +180,7 @@ def test_tasks_of_another_origin(tmp_path: Path) -> None:
         ([{"data": {"x": "1", "y": "2"}}], "task 1 names no image"),
         ([{"data": {"image": "a"}}], "names no class"),
         ([{"data": {"image": "a"}, "annotations": 5}], "task 1: its 'annotations' is no list"),
+        ([{"data": {"image": "a"}, "annotations": [{"result": 5}]}], "task 1: its 'result' is no list"),
         ([{"data": {"image": "a"}, "annotations": [annotation(["x"], ["x"])]}], "'x' is ticked as present and"),
         ([{"data": {"image": "a"}, "annotations": [annotation([5])]}], "choice 5 is no text"),
         ([{"data": {"image": "a"}}, {"data": {"image": "a"}}], "task 1 and task 2 are both about image 'a'"),

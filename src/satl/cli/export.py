@@ -68,6 +68,7 @@ def export_command(
     """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
     from satl.errors import ConfigError
     from satl.export import BANDS, export, find_tool, read_source
+    from satl.labels.io import check_new_files
 
     tool = find_tool(format, out)
     if address is not None and tool.name != "label-studio":
@@ -84,6 +85,7 @@ def export_command(
     )
     if out.parent.resolve() == source.resolve():
         raise ConfigError(f"{out} lies in the folder that is exported: name a file elsewhere with -o.")
+    check_new_files(tool.files(out).values(), force=force, inputs=(source, labels))
     files = export(content, format, out, force=force)
     table, proposed = content.table, content.suggestions
     typer.echo(f"Known labels: {int(table.known.sum()):,} in {table.num_images:,} images")

@@ -27,12 +27,14 @@ class Collector:
         unit: what the file calls an entry, for messages, such as ``task``.
     """
 
-    def __init__(self, path: Path, classes: Iterable[str] | None = None, unit: str = "entry") -> None:
+    def __init__(self, path: Path, classes: Iterable[object] | None = None, unit: str = "entry") -> None:
         self.path = path
         self.unit = unit
         self._fixed = classes is not None
         self._column: dict[str, int] = {}
         for name in classes or ():
+            if not isinstance(name, str):
+                raise TableError(f"{path}: its classes hold {name!r}, which is no name: correct it.")
             self._column.setdefault(name, len(self._column))
         self._row: dict[str, int] = {}
         self._splits: list[str | None] = []

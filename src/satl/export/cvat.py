@@ -61,18 +61,21 @@ def write_cvat(source: Source, files: Mapping[str, Path]) -> None:
 
 def _labels(source: Source) -> list[tuple[str, bool]]:
     """Return (label, whether it is a suggestion) of all that is needed."""
-    kinds = [(prefix, False) for prefix in KNOWN.values()]
-    kinds += [(prefix, True) for value, prefix in SUGGESTED.items() if source.has(value)]
-    labels = {prefix + name: suggested for name in source.table.classes for prefix, suggested in kinds}
-    if len(labels) < len(kinds) * source.table.num_classes:
-        taken = set(source.table.classes)
-        name = next(
-            name for name in source.table.classes if any(prefix + name in taken for prefix, _ in kinds[1:])
-        )
-        raise TableError(
-            f"class {name!r} and another one differ by 'not' or 'maybe' in front, which CVAT labels need to tell "
-            "known from suggested: rename one."
-        )
+    kinds = [(value, prefix, False) for value, prefix in KNOWN.items()]
+    kinds += [(value, prefix, True) for value, prefix in SUGGESTED.items() if source.has(value)]
+    needed = [
+        (prefix + name, (name, value, suggested))
+        for name in source.table.classes
+        for value, prefix, suggested in kinds
+    ]
+    understood = _meanings([label for label, _ in needed])
+    for label, meant in needed:
+        if understood[label] != meant:
+            raise TableError(
+                f"class {understood[label][0]!r} and another one differ by 'not' or 'maybe' in front, which CVAT "
+                "labels need to tell known from suggested: rename one."
+            )
+    labels = {label: suggested for label, (_, _, suggested) in needed}
     longest = max(labels, key=len)
     if len(longest) > LONGEST:
         raise TableError(

@@ -7,7 +7,6 @@ by its path without extension.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from satl.export.collecting import Collector
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.export.source import ImageRow, Source
 from satl.export.suggestions import BANDS
-from satl.export.text import listed, mapping, number, quoted, writing
+from satl.export.text import listed, mapping, number, quoted, without_extension, writing
 from satl.labels import ABSENT, PRESENT
 from satl.labels.io.json_stream import load_json
 
@@ -52,7 +51,7 @@ def write_fiftyone(source: Source, files: Mapping[str, Path]) -> None:
 
 
 def _keys(source: Source) -> list[str]:
-    keys = [posixpath.splitext(file)[0] for file in source.files]
+    keys = without_extension(source.files)
     first: dict[str, int] = {}
     for row, key in enumerate(keys):
         other = first.setdefault(key, row)
@@ -96,13 +95,11 @@ def read_fiftyone(path: Path, encoding: str | None) -> Imported:
     files = _files(path)
     content = mapping(load_json(path), str(path))
     labels = _labels(content, path)
-    own = content.get(_OWN) or {}
-    images = own.get("images") if isinstance(own, dict) else None
-    if images is None:
-        images = list(labels)
-    elif not isinstance(images, list) or len(images) != len(labels):
-        raise TableError(f"{path}: its list of images does not fit its labels: export it again.")
-    splits = own.get("split") or [None] * len(images)
+    own = mapping(content.get(_OWN) or {}, f"{path}: its {_OWN!r}")
+    images, splits = own.get("images", list(labels)), own.get("split", [None] * len(labels))
+    for name, given in (("images", images), ("splits", splits)):
+        if not isinstance(given, list) or len(given) != len(labels):
+            raise TableError(f"{path}: its list of {name} does not fit its labels: export it again.")
     classes = content.get("classes")
     collected = Collector(path, classes if isinstance(classes, list) else None, "image")
     row_of = {}
@@ -113,8 +110,9 @@ def read_fiftyone(path: Path, encoding: str | None) -> Imported:
             collected.known(row, (label,), value)
     for value, role in _PREDICTED.items():
         for row, label, target in _targets(files[role], row_of):
-            score = target.get("confidence")
-            collected.suggested(row, label, value, score, (target.get("attributes") or {}).get("band"))
+            where = f"{files[role]}: image {row + 1}: the attributes of a label"
+            attributes = mapping(target.get("attributes") or {}, where)
+            collected.suggested(row, label, value, target.get("confidence"), attributes.get("band"))
     return collected.finish()
 
 

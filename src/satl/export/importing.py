@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from satl.errors import ConfigError, TableError, nearest
 from satl.export.registry import Imported, find_tool
+from satl.export.text import without_extension
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, open_table, write_table
 from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
 
@@ -191,19 +191,20 @@ def _matched(theirs: tuple[str, ...], ours: tuple[str, ...]) -> npt.NDArray[np.i
     """Return the row in ``ours`` of every image of ``theirs``, -1 where there is none.
 
     Some tools drop the extension, and some ids never had one: so ``a`` and ``a.jpg`` are the same image unless both
-    occur on one side; ``a.png`` and ``a.jpg`` never are.
+    occur on one side; ``a.png`` and ``a.jpg`` never are, nor ``scan.1`` and ``scan``: a number is no extension.
 
     >>> _matched(("a", "b.png", "c.jpg"), ("a.jpg", "b.jpg", "c")).tolist()
     [0, -1, 2]
+    >>> _matched(("scan.1", "scan.2"), ("scan.1", "scan")).tolist()
+    [0, -1]
     """
     row_of = {name: row for row, name in enumerate(ours)}
     by_stem: dict[str, int] = {}
-    for row, name in enumerate(ours):
-        stem = posixpath.splitext(name)[0]
+    for row, stem in enumerate(without_extension(ours)):
         by_stem[stem] = -1 if stem in by_stem else row
     found = np.full(len(theirs), -1, dtype=np.int64)
-    for at, name in enumerate(theirs):
-        found[at] = row_of.get(name, row_of.get(posixpath.splitext(name)[0], by_stem.get(name, -1)))
+    for at, (name, stem) in enumerate(zip(theirs, without_extension(theirs), strict=True)):
+        found[at] = row_of.get(name, row_of.get(stem, by_stem.get(name, -1)))
     used, counts = np.unique(found[found >= 0], return_counts=True)
     if (counts > 1).any():
         row = int(used[np.argmax(counts > 1)])

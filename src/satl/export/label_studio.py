@@ -68,13 +68,15 @@ def address(file: str, prefix: str | None) -> str:
     '/data/local-files/?d=a%20b.jpg'
     >>> address("a b.jpg", "photos")
     '/data/local-files/?d=photos/a%20b.jpg'
-    >>> address("a b.jpg", "https://example.org/photos/")
+    >>> address("a b.jpg", "https://example.org/photos")
     'https://example.org/photos/a%20b.jpg'
     >>> address("a b.jpg", "s3://bucket/photos/")
     's3://bucket/photos/a b.jpg'
     """
     if prefix is None:
         return LOCAL_FILES + quote(file)
+    if (prefix.startswith("/data/") or "://" in prefix) and not prefix.endswith(("/", "=")):
+        prefix += "/"
     if prefix.startswith(("http://", "https://", "/data/")):
         return prefix + quote(file)
     if "://" in prefix:

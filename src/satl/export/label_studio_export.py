@@ -54,8 +54,8 @@ def _annotations(task: dict[str, Any], where: str) -> tuple[Said, bool, bool]:
     annotations = [mapping(one, f"{where}: an annotation") for one in _list(task, "annotations", where)]
     standing = [one for one in annotations if not one.get("was_cancelled")]
     cancelled = len(standing) < len(annotations)
-    own = [one for one in standing if _untouched(one)]
-    others = [one for one in standing if not _untouched(one)]
+    own = [one for one in standing if _untouched(one, where)]
+    others = [one for one in standing if not _untouched(one, where)]
     others = [one for one in others if one.get("ground_truth")] or others
     known: Said = {}
     for one in own:
@@ -71,9 +71,9 @@ def _annotations(task: dict[str, Any], where: str) -> tuple[Said, bool, bool]:
     return {**known, **person}, bool(others), cancelled
 
 
-def _untouched(annotation: dict[str, Any]) -> bool:
+def _untouched(annotation: dict[str, Any], where: str) -> bool:
     """Tell whether satl wrote this annotation and no person has submitted it again, which takes some time."""
-    results = annotation.get("result") or []
+    results = _list(annotation, "result", where)
     ids = [str(one.get("id", "")) for one in results if isinstance(one, dict)]
     return bool(ids) and all(one.startswith("satl-") for one in ids) and not annotation.get("lead_time")
 

@@ -153,7 +153,8 @@ def _metadata(recogniser: Recogniser, thresholds: DecisionThresholds, checkpoint
         "classes": json.dumps(recogniser.classes, ensure_ascii=False),
         "thresholds": json.dumps(
             [
-                None if never else float(str(value))
+                # Every digit: a shorter decimal is not the number inside, and a tie would be decided otherwise.
+                None if never else float(value)
                 for value, never in zip(thresholds.values, thresholds.never, strict=True)
             ]
         ),
