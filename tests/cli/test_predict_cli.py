@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from PIL import Image
 
 from satl.demo.scenes import make_scenes
+from satl.training.prediction import write_predictions
 from satl.training.recogniser import Recogniser
 
 Satl = Callable[..., tuple[int, str, str]]
@@ -95,6 +98,54 @@ def test_an_older_file_is_replaced_only_when_asked_and_as_a_whole(
     assert "broken.png" in err
     assert (tmp_path / "o.csv").read_text() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["o.csv", "pictures"]
+
+
+def test_what_only_looks_like_an_image(satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path) -> None:
+    (folder / "deep").rename(folder / "deep.png")
+    assert satl("predict", tiny_run, folder, "-o", tmp_path / "o.jsonl")[0] == 0
+    names = [json.loads(line)["image"] for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert names == ["a.png", "b.png", "deep.png/d.webp", "deep.png/er/c.PNG"]
+    (folder / "lost.png").symlink_to("nowhere.png")
+    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "p.jsonl")
+    assert code == 2
+    assert err == f"error: image file '{folder / 'lost.png'}' is missing; replace it or leave it out\n"
+
+
+def test_a_name_that_no_file_can_hold_is_told_before_the_work(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("satl.training.prediction.predict_files", None)  # the work would fail
+    (folder / "a.png").rename(folder / os.fsdecode(b"caf\xe9.png"))
+    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv")
+    assert code == 2
+    assert err == (
+        "error: image file b'caf\\xe9.png' has a name that is not UTF-8; rename it or leave it out\n"
+    )
+    assert not (tmp_path / "o.csv").exists()
+
+
+def test_an_image_that_is_given_twice_is_looked_at_once(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
+) -> None:
+    code, out, _ = satl(
+        "predict", tiny_run, folder / "a.png", folder, folder / "deep", "-o", tmp_path / "o.csv"
+    )
+    assert code == 0
+    assert "Wrote 4 images x 24 classes" in out
+
+
+def test_writing_takes_no_more_memory_for_more_images(tmp_path: Path) -> None:
+    probabilities = np.full((1000, 300), 0.5, dtype=np.float32)
+    write = write_predictions(tmp_path / "o.csv", 0.5)
+    names, classes = [f"{n}.png" for n in range(1000)], [f"class {n}" for n in range(300)]
+    tracemalloc.start()
+    try:
+        write(names, classes, probabilities)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < probabilities.size  # as Python's numbers all of them would take 32 times that
+    assert sum(1 for _ in (tmp_path / "o.csv").open()) == 1 + probabilities.size
 
 
 def test_what_is_read_is_never_overwritten(satl: Satl, tiny_run: Path, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,36 @@ def test_long_text_as_predictions_are_written(tmp_path: Path) -> None:
     path.write_text("image,label,score\n")
     with pytest.raises(TableError, match="is empty"):
         read_scores(path)
+
+
+def test_long_text_is_not_held_as_one_python_text_for_each_cell(tmp_path: Path) -> None:
+    path, images, classes = tmp_path / "out.csv", 400, 50
+    lines = (f"folder/{n}.jpg , class {c},0.{c:02}\n" for n in range(images) for c in range(classes))
+    path.write_text("image,label,probability\n" + "".join(lines))
+    read_scores(path)  # what is imported on the first call does not count
+    tracemalloc.start()
+    try:
+        file = read_scores(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert file.images == tuple(f"folder/{n}.jpg" for n in range(images))
+    assert file.classes == tuple(f"class {c}" for c in range(classes))
+    assert np.allclose(file.scores, np.arange(classes) / 100)
+    assert peak < 100 * images * classes
+
+
+def test_long_parquet_with_names_as_categories_or_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "out.parquet"
+    for ids in (pa.array([7, 7, 8, 8]), pa.array(["7", "7 ", "8", "8"]).dictionary_encode()):
+        columns = {"image": ids, "label": ["cat", "dog"] * 2, "score": pa.array([0, 1, 0, 1])}
+        pyarrow.parquet.write_table(pa.table(columns), path, row_group_size=1)
+        file = read_scores(path)
+        assert (file.images, file.classes, file.scores.tolist()) == (
+            ("7", "8"),
+            ("cat", "dog"),
+            [[0, 1], [0, 1]],
+        )
 
 
 def test_parquet_of_either_precision(tmp_path: Path) -> None:

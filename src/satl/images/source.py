@@ -128,6 +128,8 @@ class FolderImages:
         if missing:
             self._refuse_store()
             first = missing[0]
+            if not self._in_table:
+                raise ImageError(f"image file '{files[first]}' is missing; replace it or leave it out")
             row = first + 1 if self._rows is None else self._rows[first]
             raise ImageError(
                 f"image file '{files[first]}' of row {row} is missing ({len(missing)} of {len(files)} files"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -241,19 +242,17 @@ def _read_columns(header: list[str], columns: list[Any], path: Path) -> ScoreFil
     images = unique_images(_texts(columns[image_at]), path)
     at = [i for i in range(len(header)) if i not in (image_at, split_at)]
     classes = tuple(header[i].strip() for i in at)
-    values = [_numbers(columns[i], header[i], images, path) for i in at]
+    values = [_numbers(columns[i], header[i], images.__getitem__, path) for i in at]
     return ScoreFile(path, images, classes, _unit(np.stack(values, axis=1), path, images, classes))
 
 
 def _read_long(lowered: list[str], columns: list[Any], path: Path) -> ScoreFile:
     score_at = lowered.index("probability" if "probability" in lowered else "score")
-    ids, labels = _texts(columns[lowered.index("image")]), _texts(columns[lowered.index("label")])
-    if not ids:
+    if not len(columns[0]):
         raise TableError(f"{path} is empty: it has no row below its header; add one row per image and class.")
-    values = _numbers(columns[score_at], lowered[score_at], ids, path)
-    images, classes = tuple(dict.fromkeys(ids)), tuple(dict.fromkeys(labels))
-    row, column = ({name: i for i, name in enumerate(names)} for names in (images, classes))
-    cell = np.array([row[i] for i in ids]) * len(classes) + np.array([column[c] for c in labels])
+    (images, rows), (classes, at) = (_numbered(columns[lowered.index(name)]) for name in ("image", "label"))
+    values = _numbers(columns[score_at], lowered[score_at], lambda row: images[rows[row]], path)
+    cell = rows * len(classes) + at
     counts = np.bincount(cell, minlength=len(images) * len(classes))
     wrong = int(np.argmax(counts != 1))
     if counts[wrong] != 1:
@@ -272,8 +271,29 @@ def _texts(column: Any) -> tuple[str, ...]:
     return tuple("" if value is None else str(value).strip() for value in column.to_pylist())
 
 
-def _numbers(column: Any, name: str, images: tuple[str, ...], path: Path) -> npt.NDArray[np.float64]:
+def _numbered(column: Any) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """Return the texts of a column, each once and in their order, and the number of the one in each row, (N,).
+
+    A long file says every name many times; as one Python text for each row they would take most of the memory.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    coded = column.dictionary_encode(null_encoding="encode").unify_dictionaries()
+    found = _texts(coded.chunk(0).dictionary)
+    names = tuple(dict.fromkeys(found))  # fewer, where some differed by white space around them
+    number = {name: at for at, name in enumerate(names)}
+    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
+    return names, np.array([number[name] for name in found], dtype=np.int64)[codes]
+
+
+def _numbers(column: Any, name: str, image_of: Callable[[int], str], path: Path) -> npt.NDArray[np.float64]:
     """Return a column as float64 (N,), or name the first row that is no number."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(column.type):
+        return np.asarray(column.to_numpy(), dtype=np.float64)  # a gap is NaN, which is refused later
     values = column.to_pylist()
     try:
         return np.array(values, dtype=np.float64)  # a gap becomes NaN, which is refused later
@@ -284,7 +304,7 @@ def _numbers(column: Any, name: str, images: tuple[str, ...], path: Path) -> npt
             float(value)
         except (TypeError, ValueError):
             raise TableError(
-                f"{path}: row {row + 1} (image {images[row]!r}), column {name!r}: {value!r} is not a number: write a "
+                f"{path}: row {row + 1} (image {image_of(row)!r}), column {name!r}: {value!r} is not a number: write a "
                 "score between 0 and 1, or remove the column if it is no class."
             ) from None
     raise TableError(f"{path}: column {name!r} must hold numbers, not {column.type}: save it again.")

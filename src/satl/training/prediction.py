@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ Progress = Callable[[int, int], Any]
 
 
 def find_images(paths: Sequence[Path]) -> list[Path]:
-    """Return the image files among ``paths``; folders are searched with all their subfolders."""
+    """Return the image files among ``paths``, each once; folders are searched with all their subfolders."""
     files: list[Path] = []
     for path in paths:
         if is_store(path):
             raise ImageError(f"{path}: is a packed store; give it alone, without other files or folders.")
         if path.is_dir():
-            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_EXTENSIONS)
+            named = (p for p in path.rglob("*") if p.suffix.lower() in IMAGE_EXTENSIONS)
+            inside = sorted(p for p in named if not p.is_dir())  # a link to nowhere stays, to be told of
             if not inside:
                 raise ImageError(
                     f"{path}: holds no image; give a folder with {', '.join(sorted(IMAGE_EXTENSIONS))}."
@@ -35,7 +37,7 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
             files.append(path)
         else:
             raise ImageError(f"{path}: does not exist; give image files or folders.")
-    return files
+    return list(dict.fromkeys(files))
 
 
 def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:
@@ -44,12 +46,22 @@ def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:
     One folder alone is the image folder of a table, whose ids are relative to it, with forward slashes; the
     predictions then fit that table. Otherwise a file is called what it was given as: several folders stay apart.
 
+    Raises:
+        ImageError: a name is no text, so that no file of predictions could hold it.
+
     >>> image_ids([Path()], [Path("cats/a.png")]), image_ids([Path("cats/a.png")], [Path("cats/a.png")])
     (['cats/a.png'], ['cats/a.png'])
     """
-    if len(paths) == 1 and paths[0].is_dir():
-        return [file.relative_to(paths[0]).as_posix() for file in files]
-    return [str(file) for file in files]
+    alone = len(paths) == 1 and paths[0].is_dir()
+    ids = [file.relative_to(paths[0]).as_posix() if alone else str(file) for file in files]
+    for name in ids:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ImageError(
+                f"image file {os.fsencode(name)!r} has a name that is not UTF-8; rename it or leave it out"
+            ) from None
+    return ids
 
 
 def predict_files(
@@ -108,15 +120,17 @@ def write_predictions(
     check_out(path, ".csv", ".jsonl", overwrite=force, inputs=inputs)
 
     def write(images: Sequence[str], classes: Sequence[str], probabilities: FloatArray) -> None:
+        # One row at a time: as Python's numbers all of them would take eight times the memory.
+        rows = ((image, row.tolist()) for image, row in zip(images, probabilities, strict=True))
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             if path.suffix == ".csv":
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(("image", "label", "probability", "present"))
-                for image, row in zip(images, probabilities.tolist(), strict=True):
+                for image, row in rows:
                     for name, value in zip(classes, row, strict=True):
                         writer.writerow((image, name, f"{value:.6f}", int(value >= threshold)))
                 return
-            for image, row in zip(images, probabilities.tolist(), strict=True):
+            for image, row in rows:
                 content = {
                     "image": image,
                     "probabilities": {
