@@ -46,6 +46,20 @@ def test_train_from_a_recipe(satl: Satl, tmp_path: Path, monkeypatch: pytest.Mon
     assert saved["training"]["seed"] == 3
 
 
+def test_a_run_of_a_recipe_knows_its_files_from_any_folder(
+    satl: Satl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SATL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(voc2007(tmp_path / "voc").parent)
+    settings = [word for override in small("voc2007/sst") for word in ("--set", override)]
+    code, _, err = satl(
+        *("train", "--recipe", "voc2007/sst", "--data", "voc", "--proportion", "0.7", *settings),
+        *("--set", "data.images=voc", "--out", "run", "--quiet"),
+    )
+    assert (code, err) == (0, "")
+    assert yaml.safe_load(Path("run", "config.yaml").read_text())["data"]["images"] == str(tmp_path / "voc")
+
+
 def test_a_folder_without_the_data_set_is_one_sentence(satl: Satl, tmp_path: Path) -> None:
     code, out, err = satl(
         "train", "--recipe", "coco/sst", "--data", tmp_path, "--out", tmp_path / "run", "--quiet"

@@ -123,7 +123,7 @@ def test_a_split_in_the_images_is_read(tmp_path: Path) -> None:
                 "categories": [{"id": 1, "name": "x"}, {"id": 2, "name": "x"}],
                 "annotations": [{"image_id": 7, "category_id": 1}],
             },
-            "class 'x' appears twice",
+            "two 'categories' are called 'x': rename one",
         ),
         (
             {"images": [{"id": 7, "file_name": "x", "neg_category_ids": [2]}, {"id": 3, "file_name": "y"}]},
@@ -132,6 +132,18 @@ def test_a_split_in_the_images_is_read(tmp_path: Path) -> None:
         (
             {"images": [{"id": 7, "file_name": "x", "neg_category_ids": [5]}, {"id": 3, "file_name": "y"}]},
             "entry 1 of 'images' has 5 in its 'neg_category_ids', which 'categories' lacks",
+        ),
+        (
+            {"images": [{"id": 7, "file_name": "x", "neg_category_ids": [[2]]}, {"id": 3, "file_name": "y"}]},
+            r"entry 1 of 'images' has \[2\] in its 'neg_category_ids', which 'categories' lacks",
+        ),
+        (
+            {"images": [{"id": 7, "file_name": "x", "neg_category_ids": 2}, {"id": 3, "file_name": "y"}]},
+            "entry 1 of 'images' has 2 as 'neg_category_ids': make it a list of ids",
+        ),
+        (
+            {"images": [{"id": 7, "file_name": "x", "not_exhaustive_category_ids": 2}]},
+            "entry 1 of 'images' has 2 as 'not_exhaustive_category_ids': make it a list of ids",
         ),
     ],
 )

@@ -75,6 +75,15 @@ def test_positive_only_and_nothing_known() -> None:
     assert inspect_table(table_of(cat=column(0, 0))).notes[0].startswith("Nothing is known at all")
 
 
+def test_splits_that_training_leaves_out_are_told() -> None:
+    table = table_of(a=column(1, 1, rows=4))
+    report = inspect_table(table.with_split(["train", "Validation", "tarin", "tset"]))
+    assert (
+        "2 images have a split that is none of train, val and test ('tarin', 'tset'): training leaves them out."
+    ) in report.notes
+    assert not any("split" in note for note in inspect_table(table.with_split(["Train"] * 4)).notes)
+
+
 def test_classes_are_counted_over_the_train_rows() -> None:
     table = LabelTable(
         ("a", "b", "c"), ("x",), np.array([[1], [0], [-1]]), np.array(["train", "train", "test"])

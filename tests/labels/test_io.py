@@ -296,7 +296,7 @@ def test_positive_only_is_readable_and_says_so(tmp_path: Path) -> None:
         ('image,cat\n"a,1\nb,0\n', "row 1|check its quotes"),
         (b"image,cat\nb\xe9b\xe9.jpg,1\n", r"line 2 is not UTF-8 text \(byte 0xe9\): save the file as UTF-8"),
         (codecs.BOM_UTF16_LE + "image,cat\na,1\n".encode("utf-16-le"), "is UTF-16 text: save it as UTF-8"),
-        (gzip.compress(b"image,cat\na,1\n", mtime=0), "is a gzip file, not CSV"),
+        (gzip.compress(b"image,cat\na,1\n", mtime=0), "is a gzip file, not CSV: unpack it first"),
         ("<!DOCTYPE html><html></html>", "is a web page or XML, not CSV"),
         (b"PAR1....", "is a Parquet file, not CSV"),
         (b"PK\x03\x04...", "is a zip or Excel file, not CSV"),

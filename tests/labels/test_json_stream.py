@@ -85,6 +85,7 @@ def test_every_cut_is_told_as_a_file_that_ends_in_the_middle(
         (b"{images: [1, 2, 3, 4, 5, 6, 7]}", "expected a key in quotes"),
         (b'{"images": [{"a" 1}, 3, 4, 5, 6, 7]}', "Expecting ':' delimiter"),
         (b'{"images": []} {"images": []}', "text after the end"),
+        (b'{"images": []}}', "text after the end"),
         (b'{"images": ["\xe9"], "more": [1, 2]}', r"is not UTF-8 text \(near byte 14\)"),
         (codecs.BOM_UTF16_LE + b"{\0}\0", "is UTF-16 text"),
         (gzip.compress(b"{}", mtime=0), "is a gzip file, not JSON: unpack it first"),

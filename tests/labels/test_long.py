@@ -165,6 +165,10 @@ def test_long_parquet_of_others(tmp_path: Path) -> None:
         ("image,label,value\na,cat,1\na,dog", r"its last row, 2 \(image 'a'\), has 2 of 3 columns"),
         ("image,label,value\na,cat,1\na,dog\n", r"row 2 \(image 'a'\) has 2 columns, but the header has 3"),
         ("image,label,value\na,cat,2\n", r"row 1 \(image 'a'\), column 'value': '2' is not a label"),
+        (
+            "image,label,value\na,cat,0.7\n",
+            r"row 1 \(image 'a'\), column 'value': '0.7' is not a label: .* or nothing, or remove the row\.$",
+        ),
         ("image,label,value\na,cat,1\n,cat,1\n", "row 2 has nothing in column 'image'"),
         ("image,label,value\na,cat,1\nb,,1\n", "row 2 has nothing in column 'label'"),
         (

@@ -227,3 +227,16 @@ def test_mistakes_are_explained_in_one_sentence(case: int, tmp_path: Path) -> No
     with pytest.raises(ConfigError, match=message) as raised:
         Backbone(**{"name": "resnet18", "kwargs": TINY, **arguments})
     assert "\n" not in str(raised.value)
+
+
+def test_weights_that_cannot_be_fetched_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline(*_: object, **__: object) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr("timm.create_model", offline)
+    with pytest.raises(
+        ConfigError, match=r"weights of backbone 'resnet18' cannot be fetched .*model\.weights"
+    ):
+        Backbone("resnet18", pretrained=True)
+    with pytest.raises(ConnectionError):
+        Backbone("resnet18")

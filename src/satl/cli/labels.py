@@ -105,12 +105,15 @@ def mask_command(
         if out is None
         else out
     )
-    written = table_files(target, find_format(target, writing=True), with_truth=True)
+    # Of the kinds of .json only this one can say unknown.
+    format = "lvis" if target.suffix.lower() == ".json" else None
+    written = table_files(target, find_format(target, writing=True, name=format), with_truth=True)
     check_new_files(written, force=force, inputs=(table,))
     source = open_table(table, encoding, ignore_columns=ignore_column or ())
     masked = mask_table(source.table, proportion, seed)
-    files = write_table(masked, target)
-    before, after = int(source.table.known.sum()), int(masked.known.sum())
+    files = write_table(masked, target, format=format)
+    train = source.table.train_rows()
+    before, after = int(source.table.known[train].sum()), int(masked.known[train].sum())
     console = _console()
     rows = "the train images" if source.table.split is not None else f"{masked.num_images:,} images"
     _say(

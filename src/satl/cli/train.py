@@ -31,7 +31,7 @@ def train(
         float | None, typer.Option(help="Keep only this share of the training labels: data.proportion.")
     ] = None,
     word_vectors: Annotated[
-        Path | None, typer.Option(help="GloVe text or npz for the class names: model.word_vectors.")
+        Path | None, typer.Option(help="GloVe text, npz or npy for the class names: model.word_vectors.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the run: training.seed.")] = None,
     settings: Annotated[
@@ -54,7 +54,7 @@ def train(
     from satl.recipes import read_recipe
     from satl.training.data import load_data
     from satl.training.display import Silent
-    from satl.training.reading import apply_overrides, make_config, read_config
+    from satl.training.reading import override_config, read_config
     from satl.training.run_folder import RunFolder
     from satl.training.trainer import Trainer
 
@@ -73,7 +73,7 @@ def train(
         overrides = [f"{key}={json.dumps(value)}" for key, value in chosen.items() if value is not None]
         overrides += settings or []
         if recipe is not None:
-            run_config = make_config(apply_overrides(read_recipe(recipe), overrides), f"recipe {recipe}")
+            run_config = override_config(read_recipe(recipe), overrides, f"recipe {recipe}")
         else:
             assert config is not None
             run_config = read_config(config, overrides)

@@ -354,6 +354,13 @@ def _notes(report: Inspection) -> list[str]:
             "Positive-only table: no cell is known to be absent, so an unlisted class may be absent or just not "
             "looked at, and no threshold can be learned from known negatives; mark some cells as absent."
         )
+    unused = [name for name in report.splits if split_role(name) not in ("train", "val", "test")]
+    if unused:
+        count = sum(report.splits[name] for name in unused)
+        notes.append(
+            f"{_count(count, 'image has|images have')} a split that is none of train, val and test "
+            f"({', '.join(map(repr, unused[:3]))}): training leaves them out."
+        )
     if report.truth_contradicted:
         notes.append(
             f"{_count(report.truth_contradicted, 'known cell differs|known cells differ')} from the hidden truth."

@@ -220,6 +220,14 @@ def _create(name: str, settings: Mapping[str, Any], **fixed: Any) -> Any:
         raise ConfigError(
             f"timm cannot build backbone '{name}' with kwargs {dict(settings)}: {error}."
         ) from error
+    except Exception as error:
+        # The download passes through several libraries, each with errors of its own.
+        if not fixed.get("pretrained"):
+            raise
+        raise ConfigError(
+            f"the pretrained weights of backbone '{name}' cannot be fetched ({type(error).__name__}): connect to the "
+            "internet, or set model.pretrained to false and model.weights to a file that holds them."
+        ) from error
 
 
 def _attribute(root: nn.Module, dotted: str) -> Any:

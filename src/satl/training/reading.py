@@ -27,9 +27,15 @@ def read_config(path: Path | str, overrides: Iterable[str] = ()) -> RunConfig:
     path = Path(path)
     content = read_yaml(path, "a YAML file with sections such as data and training")
     _make_absolute(content, path.parent)
-    content = apply_overrides(content, overrides)
-    _make_absolute(content, Path.cwd())
-    return make_config(content, str(path))
+    return override_config(content, overrides, str(path))
+
+
+def override_config(content: Mapping[str, Any], overrides: Iterable[str], origin: str) -> RunConfig:
+    """Apply ``a.b=c`` overrides to plain data and validate it; relative paths are relative to the working folder."""
+    result = apply_overrides(content, overrides)
+    # A run is resumed and evaluated from any folder.
+    _make_absolute(result, Path.cwd())
+    return make_config(result, origin)
 
 
 def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

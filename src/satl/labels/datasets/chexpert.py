@@ -32,7 +32,7 @@ def read_chexpert(root: Path, *, splits: Sequence[str], uncertain: str | None) -
             "pass as root the folder with train.csv and train/, or leave the part out with the option splits",
         )
         ignored = [name.strip() for name in csv_header(path) if name.strip() in METADATA]
-        coded = read_csv_codes(path, ignored)
+        coded = read_csv_codes(path, ignored, ignorable=False)
         if classes is None:
             classes = coded.classes
         images = [_image_id(name) for name in coded.images]

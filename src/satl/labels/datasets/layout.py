@@ -56,7 +56,7 @@ def within(folder: str, name: str) -> str:
 
 
 def read_list(path: Path, remedy: str) -> list[str]:
-    """Return the entries of a list of images, one per line and none twice."""
+    """Return the entries of a list of images or classes, one per line and none twice."""
     lines = read_lines(require_file(path, remedy))
     first: dict[str, int] = {}
     for number, entry in lines:

@@ -13,7 +13,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.labels.datasets.layout import joined, require_file, splits_option
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
-from satl.labels.encodings import value_code
+from satl.labels.encodings import VALUES, value_code
 from satl.labels.io.long import OPENIMAGES_HEADER, read_rows, to_cells
 from satl.labels.io.text import BOM, check_text
 from satl.labels.io.wide_csv import csv_header
@@ -51,6 +51,13 @@ def _read_part(path: Path, names: dict[str, str], conflicts: str) -> tuple[list[
             f"Confidence: use the file of image-level labels that people checked."
         )
     rows, _ = read_rows(path)
+    wrong = ~np.isin(rows.codes, (value_code("1"), value_code("0")))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise TableError(
+            f"{path}: row {row + 1} (image {rows.images[rows.image[row]]!r}), column 'Confidence': "
+            f"{VALUES[rows.codes[row]] or 'a blank'} is neither 1 nor 0: correct it or remove the row."
+        )
     column = {label: at for at, label in enumerate(names)}
     of_label = np.array([column.get(label, -1) for label in rows.classes])[rows.label]
     wanted = of_label >= 0
@@ -84,8 +91,13 @@ def _class_names(path: Path) -> dict[str, str]:
     text = data.removeprefix(BOM).decode("utf-8")
     found: dict[str, str] = {}
     used: dict[str, str] = {}
-    for number, row in enumerate(csv.reader(io.StringIO(text, newline="")), start=1):
-        if not row or (number == 1 and not row[0].startswith("/")):
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error as error:
+        raise TableError(f"{path} cannot be read as CSV ({error}): check its quotes.") from None
+    header = next((row for row in rows if row), [""])
+    for number, row in enumerate(rows, start=1):
+        if not row or (row is header and not row[0].strip().startswith("/")):
             continue
         if len(row) != 2 or not row[0].strip() or not row[1].strip():
             raise TableError(f"{path}: line {number} is not '<label>,<name>': download the file again.")

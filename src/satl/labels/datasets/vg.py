@@ -14,7 +14,6 @@ from satl.labels.datasets.layout import file_names, joined, read_list, require_f
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
 from satl.labels.io.cache import Arrays, cached_arrays
 from satl.labels.io.json_stream import json_elements, load_json
-from satl.labels.io.text import read_lines
 from satl.labels.masking import random_state
 from satl.labels.table import ABSENT, PRESENT, Cells, LabelTable
 
@@ -63,7 +62,7 @@ def _cells(images: Sequence[str], index: dict[str, Any], path: Path, index_path:
 
 
 def _class_names(path: Path) -> list[str]:
-    names = [name for _, name in read_lines(require_file(path, "correct the option names"))]
+    names = read_list(path, "correct the option names")
     if len(names) != NUM_CLASSES:
         raise TableError(f"{path} has {len(names)} names, not {NUM_CLASSES}: write one per line.")
     return names
@@ -126,6 +125,7 @@ def read_objects(root: Path, *, classes: int, test_images: int, seed: int) -> La
 def _parse_objects(path: Path) -> Arrays:
     """Read which object names occur in which image; names in lower case, without surrounding space."""
     files: list[str] = []
+    first: dict[str, int] = {}
     addresses: list[str | None] = []
     numbers: dict[str, int] = {}
     image: list[int] = []
@@ -133,14 +133,24 @@ def _parse_objects(path: Path) -> Arrays:
     for row, (_, entry) in enumerate(json_elements(path)):
         try:
             number = entry["image_id"] if "image_id" in entry else entry["id"]
-            found = {text.strip().lower() for thing in entry["objects"] for text in thing["names"]}
+            lists = [thing["names"] for thing in entry["objects"]]
+            # A text is a sequence of letters, each of which would become an object.
+            if not isinstance(number, (int, str)) or not all(isinstance(names, list) for names in lists):
+                raise TypeError
+            found = {text.strip().lower() for names in lists for text in names}
         except (KeyError, TypeError, AttributeError):
             raise TableError(
                 f"{path}: entry {row + 1} has no 'image_id' and 'objects' with 'names': "
                 f"use the objects.json of Visual Genome."
             ) from None
-        files.append(f"{number}.jpg")
-        addresses.append(entry.get("image_url"))
+        file = f"{number}.jpg"
+        if first.setdefault(file, row) != row:
+            raise TableError(
+                f"{path}: entries {first[file] + 1} and {row + 1} are both about image {number}: remove one."
+            )
+        files.append(file)
+        address = entry.get("image_url")
+        addresses.append(address if isinstance(address, str) else None)
         for text in sorted(found - {""}):
             image.append(row)
             name.append(numbers.setdefault(text, len(numbers)))

@@ -82,12 +82,20 @@ def _objects(path: Path, what: str) -> list[tuple[str, bool]]:
         ) from None
     except (OSError, UnicodeError, LookupError) as error:
         raise TableError(f"{path} cannot be read ({error}): {_AGAIN}.") from None
+    if document.tag != "annotation":
+        # A web page is XML as well, and without objects it would read as an image that shows nothing.
+        raise TableError(f"{path} holds <{document.tag}>, not <annotation> ({what}): {_AGAIN}.")
     found = []
     for number, entry in enumerate(document.findall("object"), start=1):
         name = (entry.findtext("name") or "").strip().lower()
         if not name:
             raise TableError(f"{path}: object {number} has no name: {_AGAIN}.")
-        found.append((name, (entry.findtext("difficult") or "0").strip() == "1"))
+        difficult = (entry.findtext("difficult") or "").strip() or "0"
+        if difficult not in ("0", "1"):
+            raise TableError(
+                f"{path}: object {number} has {difficult!r} as 'difficult', not 0 or 1: correct it."
+            )
+        found.append((name, difficult == "1"))
     return found
 
 
@@ -107,7 +115,12 @@ def _from_lists(base: Path, published: str, names: Sequence[str], unclear: int) 
                 raise TableError(
                     f"{path}: line {line} names image {words[0]!r}, which {published}.txt lacks: {_AGAIN}."
                 )
-            cells[row_of[words[0]], at] = state[words[1]]
+            row = row_of[words[0]]
+            if cells[row, at] != 2:
+                raise TableError(
+                    f"{path}: line {line} names image {words[0]!r} a second time: remove one of the two lines."
+                )
+            cells[row, at] = state[words[1]]
         missing = np.flatnonzero(cells[:, at] == 2)
         if len(missing):
             raise TableError(

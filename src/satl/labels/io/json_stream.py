@@ -19,6 +19,7 @@ from satl.labels.io.text import check_start
 _PIECE = 1 << 20
 _NEAR_END = 8
 """A fault this close to the end, in characters, is taken for the end of the file itself."""
+_TOO_MUCH = "text after the end"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _COMMA = re.compile(r"[ \t\n\r]*,[ \t\n\r]*")
 
@@ -175,7 +176,7 @@ class _Text:
     def finish(self) -> None:
         """Raise where text follows the end of the document."""
         if self.peek() != "":
-            raise self._broken(self._at, "text after the end")
+            raise self._broken(self._at, _TOO_MUCH)
 
     def _more(self, size: int) -> None:
         raw = self._stream.read(size)
@@ -194,7 +195,8 @@ class _Text:
 
     def _broken(self, at: int, reason: str) -> TableError:
         # Only the end of the file can cut a string open without a fault before it.
-        if len(self._text) - at <= _NEAR_END or reason.startswith("Unterminated string"):
+        near_end = len(self._text) - at <= _NEAR_END and reason != _TOO_MUCH
+        if near_end or reason.startswith("Unterminated string"):
             return self._cut_off()
         near = self._text[max(0, at - 20) : at + 20]
         return TableError(

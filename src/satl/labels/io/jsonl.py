@@ -62,13 +62,14 @@ def read_jsonl(path: Path, encoding: str | None) -> TableFile:
     cells = np.zeros((len(images), len(classes)), dtype=np.int8)
     for row_at, pair in enumerate(labels):
         for state, names in zip((PRESENT, ABSENT), pair, strict=True):
-            for name in names:
-                if name not in column:
-                    raise TableError(
-                        f"{path}: row {row_at + 1} (image {images[row_at]!r}) names class {name!r}, "
-                        f"which its 'classes' line lacks{nearest(name, classes)}: correct or add it."
-                    )
-                cells[row_at, column[name]] = state
+            try:
+                cells[row_at, [column[name] for name in names]] = state
+            except KeyError as error:
+                name = error.args[0]
+                raise TableError(
+                    f"{path}: row {row_at + 1} (image {images[row_at]!r}) names class {name!r}, "
+                    f"which its 'classes' line lacks{nearest(name, classes)}: correct or add it."
+                ) from None
     split = None
     if any(name is not None for name in splits):
         for row_at, split_name in enumerate(splits):

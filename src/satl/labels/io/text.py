@@ -33,7 +33,8 @@ def check_start(start: bytes, path: Path, kind: str) -> None:
     """Refuse by the first bytes what is an archive, a web page or text in another encoding."""
     for magic, other in _OTHER_KINDS.items():
         if start.startswith(magic):
-            remedy = "give it its right extension or save it as CSV" if kind == "CSV" else "unpack it first"
+            known = kind == "CSV" and other in ("a Parquet file", "a zip or Excel file")
+            remedy = "give it its right extension or save it as CSV" if known else "unpack it first"
             raise TableError(f"{path} is {other}, not {kind}: {remedy}.")
     if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TableError(f"{path} is UTF-16 text: save it as UTF-8.")

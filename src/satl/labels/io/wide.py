@@ -135,8 +135,13 @@ def without_ignored(header: Sequence[str], ignore: Sequence[str], path: Path) ->
     return [i for i, name in enumerate(plain) if name not in passed]
 
 
-def code_columns(header: Sequence[str], columns: Sequence[Any], path: Path) -> Coded:
-    """Turn the named Arrow columns of a wide file into codes, or say which row and column is wrong."""
+def code_columns(
+    header: Sequence[str], columns: Sequence[Any], path: Path, *, ignorable: bool = True
+) -> Coded:
+    """Turn the named Arrow columns of a wide file into codes, or say which row and column is wrong.
+
+    ignorable: whether the user can pass a column over.
+    """
     image_at, split_at = check_header(header, path)
     images = image_ids(columns[image_at], path, header[image_at])
     split = None if split_at is None else split_names(columns[split_at].to_pylist(), images, path)
@@ -150,16 +155,18 @@ def code_columns(header: Sequence[str], columns: Sequence[Any], path: Path) -> C
         if wrong.any():
             row = int(np.argmax(wrong))
             value = columns[source][row].as_py()
-            raise TableError(not_a_label(path, row, images[row], classes[position], value))
+            name = classes[position]
+            remedy = f", or remove the column if {name!r} is not a class"
+            remedy += f" (or pass it over: --ignore-column {name!r})" if ignorable else ""
+            raise TableError(not_a_label(path, row, images[row], name, value, remedy))
     return Coded(images, classes, np.ascontiguousarray(codes.T), split)
 
 
-def not_a_label(path: Path, row: int, image: str, column: str, value: object) -> str:
-    """Say that a value is none that any encoding reads; ``row`` counts from 0."""
+def not_a_label(path: Path, row: int, image: str, column: str, value: object, remedy: str = "") -> str:
+    """Say that a value is none that any encoding reads; ``row`` counts from 0, ``remedy`` is what else helps."""
     return (
         f"{path}: row {row + 1} (image {image!r}), column {column!r}: {str(value)!r} is not a label: "
-        f"write 1, 0, -1, present, absent, unknown or nothing, "
-        f"or remove the column if {column!r} is not a class (or pass it over: --ignore-column {column!r})."
+        f"write 1, 0, -1, present, absent, unknown or nothing{remedy}."
     )
 
 

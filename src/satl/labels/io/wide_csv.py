@@ -39,11 +39,11 @@ def read_csv(path: Path, encoding: str | None, ignore: Sequence[str] = ()) -> Ta
     return decode_coded(read_csv_codes(path, ignore), path, "csv", encoding)
 
 
-def read_csv_codes(path: Path, ignore: Sequence[str] = ()) -> Coded:
+def read_csv_codes(path: Path, ignore: Sequence[str] = (), *, ignorable: bool = True) -> Coded:
     """Read a wide CSV file up to the meaning of its values."""
     header, columns = csv_columns(path)
     kept = without_ignored(header, ignore, path)
-    return code_columns([header[i] for i in kept], [columns[i] for i in kept], path)
+    return code_columns([header[i] for i in kept], [columns[i] for i in kept], path, ignorable=ignorable)
 
 
 def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
