@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from programs import ROOT, load_program
 from satl.experiments.configs import cell_configs
 from satl.experiments.grid import read_grid
 from satl.experiments.results import read_results
 
-ROOT = Path(__file__).parents[2]
 KEPT = sorted((ROOT / "experiments").glob("*/results/*.csv"))
 
 
 @pytest.fixture(scope="module")
 def writer() -> ModuleType:
-    specification = importlib.util.spec_from_file_location("make_results", ROOT / "docs" / "make_results.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
+    return load_program("docs/make_results.py")
 
 
 def test_the_page_is_up_to_date(writer: ModuleType) -> None:

@@ -1,25 +1,18 @@
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import yaml
 
+from programs import ROOT, load_program
 from satl.methods import METHODS
 from satl.training.reading import make_config
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = ROOT / "docs"
 
 
 def test_the_page_of_the_configuration_is_up_to_date() -> None:
-    specification = importlib.util.spec_from_file_location("make_reference", DOCS / "make_reference.py")
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert text == module.page(), "run `python docs/make_reference.py`"
+    assert text == load_program("docs/make_reference.py").page(), "run `python docs/make_reference.py`"
     for method in METHODS.values():
         assert f"| `{method.name}` |" in text
         for name in method.parameters.model_fields:

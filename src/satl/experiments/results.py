@@ -151,10 +151,11 @@ class Results:
             arrays.append(pa.array(values, pa.type_for_alias(kind)))
         with atomic_path(folder.parquet) as temporary:
             pq.write_table(pa.table(arrays, list(self.columns)), temporary)
-        with (
-            atomic_path(folder.csv) as temporary,
-            temporary.open("w", newline="", encoding="utf-8") as file,
-        ):
+        self.write_csv(folder.csv)
+
+    def write_csv(self, path: Path) -> None:
+        """Write the rows as a CSV file, completely or not at all."""
+        with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.columns, lineterminator="\n", extrasaction="ignore")
             writer.writeheader()
             writer.writerows(

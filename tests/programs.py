@@ -1,0 +1,20 @@
+"""Programs beside the package, as modules."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+
+def load_program(path: str) -> ModuleType:
+    """Return a fresh module of a program; ``path`` is relative to the project's root."""
+    file = ROOT / path
+    specification = importlib.util.spec_from_file_location(file.stem, file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
