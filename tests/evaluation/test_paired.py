@@ -60,6 +60,19 @@ def test_differences_that_are_only_rounding_are_none():
     assert (result.wilcoxon, result.wilcoxon_p_value) == (0.0, 1.0)
 
 
+def test_equal_gaps_share_a_rank_whatever_their_last_bits():
+    # Results as tables print them: the size 0.7 is there twice, as 72.0 - 71.3 and, with other last bits, 70.4 - 71.1.
+    difference = np.array([-0.5, 0.7, -2.1, -0.4, -0.7, 0.2, -0.8, 0.0])
+    second = np.array([70.5, 71.3, 69.9, 72.2, 71.1, 70.1, 71.7, 70.6])
+    first = np.round(second + difference, 1)
+    assert len(set(np.abs(first - second))) == 8
+    got, signed = paired_test(first, second), stats.wilcoxon(difference)
+    assert (got.wilcoxon, got.wilcoxon_p_value) == pytest.approx((signed.statistic, signed.pvalue))
+    # A difference of nothing but rounding is none, also among others.
+    first[-1] = np.nextafter(first[-1], 80)
+    assert paired_test(first, second).wilcoxon_p_value == pytest.approx(signed.pvalue)
+
+
 def test_pairs_have_the_same_proportion_and_seed():
     first = {(0.2, 1): 72.0, (0.1, 0): 70.0, (0.1, 1): 71.0}
     second = {(0.1, 1): 60.0, (0.2, 1): 62.0, (0.2, 0): 61.0}

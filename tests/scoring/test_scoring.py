@@ -68,6 +68,13 @@ def test_intra_image_needs_pairs() -> None:
         IntraImageGenerator()(Evidence(torch.zeros(1, 2, 3), None, torch.zeros(1, 2), torch.zeros(1)))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
+def test_intra_image_scores_refuse_labels_without_a_sign(dtype: torch.dtype) -> None:
+    # An absent class would be 255 or true, which is present.
+    with pytest.raises(ValueError, match=f"must be of a signed type, got {dtype}"):
+        intra_image_scores(random_pairs(1, 3), torch.tensor([[1, -1, 0]]).to(dtype))
+
+
 def test_mean_cosine_identity() -> None:
     torch.manual_seed(0)
     features, stored = torch.randn(5, 3, 8), torch.randn(3, 7, 8)

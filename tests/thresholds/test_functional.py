@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -18,7 +19,8 @@ from satl.functional import (
     pseudo_labels,
     score_histogram,
 )
-from satl.thresholds.functional import passing_quantile
+from satl.thresholds import FlexibleThreshold, LargeLossThreshold, LearnedThreshold
+from satl.thresholds.functional import negative_labels, passing_quantile
 
 levels = st.integers(0, 1000).map(lambda thousandth: thousandth / 1000)
 
@@ -203,3 +205,48 @@ def test_a_score_at_the_threshold_is_not_above_it() -> None:
 def test_no_gradient_flows_through_pseudo_labels() -> None:
     scores = torch.rand(3, 2, requires_grad=True)
     assert not pseudo_labels(scores, torch.zeros(3, 2), torch.zeros(2)).requires_grad
+
+
+def flexible_thresholds(scores: Tensor, labels: Tensor) -> Tensor:
+    rule = FlexibleThreshold(3, confidence=0.6, floor=0.1)
+    rule.observe(scores, labels)
+    rule.update()
+    return rule.value
+
+
+def largest(scores: Tensor, labels: Tensor, permanent: bool) -> Tensor:
+    rule = LargeLossThreshold(3, share_step=0.2, permanent=permanent)
+    for _ in range(2):  # what is remembered counts from the second time on
+        rule.update()
+        filled = rule.pseudo_labels(scores, labels, torch.arange(len(scores)))
+    return filled
+
+
+# Of scores and labels (4, 3): whatever looks at both.
+READERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "histogram": lambda scores, labels: score_histogram(scores, labels, bins=8),
+    "positives": lambda scores, labels: pseudo_labels(scores, labels, torch.full((3,), 0.5)),
+    "negatives": lambda scores, labels: negative_labels(scores, labels, torch.full((3,), 0.7)),
+    "learned": lambda scores, labels: LearnedThreshold(3).loss(scores + 0.9, labels).detach(),
+    "flexible": flexible_thresholds,
+    "largest": lambda scores, labels: largest(scores, labels, permanent=False),
+    "largest for good": lambda scores, labels: largest(scores, labels, permanent=True),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_labels_that_would_be_misread_are_refused(name: str) -> None:
+    scores = torch.rand(4, 3)
+    for dtype in (torch.bool, torch.uint8):  # in which absent is unknown, or 255
+        with pytest.raises(ValueError, match=f"must be of a signed type, got {dtype}"):
+            READERS[name](scores, torch.randint(-1, 2, (4, 3)).to(dtype))
+    with pytest.raises(ValueError, match=r"\(4, 3\) and \(4, 1\)"):
+        READERS[name](scores, torch.ones(4, 1))
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_label_that_is_not_a_number_is_unknown(name: str) -> None:
+    scores = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([[1.0, 0.0, -1.0], [0.0, 0.0, 1.0], [-1.0, 1.0, 0.0], [1.0, -1.0, 0.0]])
+    as_zero, as_nan = (READERS[name](scores, torch.where(labels == 0, no, labels)) for no in (0.0, math.nan))
+    assert torch.equal(as_nan.nan_to_num(0.0), as_zero)

@@ -108,7 +108,8 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
 
     If all differences are the same number (up to rounding) the standard deviation is 0: then t and the
     effect size are infinite, p is 0 and the interval is that number; if that number is 0 there is nothing
-    to tell apart: t and the effect size are 0 and both p-values are 1.
+    to tell apart: t and the effect size are 0 and both p-values are 1. Wilcoxon's test, too, takes differences that
+    only rounding tells apart for equal.
 
     Args:
         first: (n,) results of one method.
@@ -144,8 +145,6 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
     if float(np.ptp(difference)) <= rounding:
         deviation = 0.0
         mean = mean if abs(mean) > rounding else 0.0
-        if mean == 0.0:  # what is left is rounding, which must not be ranked either
-            difference = np.zeros_like(difference)
         t = math.copysign(math.inf, mean) if mean else 0.0
         p_value = 0.0 if mean else 1.0
         effect = t
@@ -157,7 +156,7 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
         t = mean / (deviation / math.sqrt(n))
         p_value = float(2 * stdtr(n - 1, -abs(t)))
         half = float(stdtrit(n - 1, 0.5 + confidence / 2)) * deviation / math.sqrt(n)
-    wilcoxon, wilcoxon_p_value = _wilcoxon(difference)
+    wilcoxon, wilcoxon_p_value = _wilcoxon(_without_rounding(difference, rounding))
     return PairedTest(
         n=n,
         mean_difference=mean,
@@ -171,6 +170,22 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
         wilcoxon=wilcoxon,
         wilcoxon_p_value=wilcoxon_p_value,
     )
+
+
+def _without_rounding(difference: npt.NDArray[np.float64], rounding: float) -> npt.NDArray[np.float64]:
+    """Return differences (n,) in which sizes that only rounding tells apart are equal, and rounding alone is 0.
+
+    >>> sizes = _without_rounding(np.array([0.3 - 0.2, 0.3 - 0.4, 0.5, 0.1 + 0.2 - 0.3]), 1e-15)
+    >>> bool(sizes[0] == -sizes[1]), sizes[2:].tolist()
+    (True, [0.5, 0.0])
+    """
+    size = np.abs(difference)
+    order = size.argsort()
+    ascending = np.concatenate([[0.0], size[order]])
+    opens = np.diff(ascending) > rounding
+    first = np.maximum.accumulate(np.where(opens, np.arange(1, len(ascending)), 0))
+    size[order] = ascending[first]
+    return np.copysign(size, difference)
 
 
 def _wilcoxon(difference: npt.NDArray[np.float64]) -> tuple[float, float]:

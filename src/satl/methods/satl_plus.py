@@ -3,8 +3,9 @@
 The teacher is an average of the network's own past weights, which sees each image without augmentation, together with
 a linear probe of the features that training starts from. Its class probability is a generator like any other, with its
 own threshold per class, and beside the labels it emits it is the target of every unknown cell for pictures mixed of
-two. In stage 1, while the average is still worth nothing, the probe alone is that target. The pair branch is gone: with
-few labels an image the intra-image generator recalls almost nothing.
+two. In stage 1, while the average is still worth nothing, the probe alone is that target; the average has its say from
+the last epoch of stage 1 on, in which its scores are first observed. The pair branch is gone: with few labels an image
+the intra-image generator recalls almost nothing.
 """
 
 from __future__ import annotations

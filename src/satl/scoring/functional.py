@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from satl._label_tensors import check_signed
+
 
 def intra_image_scores(
     pair_probabilities: Tensor, labels: Tensor, leave_one_out: bool = True
@@ -31,6 +33,7 @@ def intra_image_scores(
     >>> scores
     tensor([[0.8000, 0.8000, 0.3000]])
     """
+    check_signed(labels)
     present = (labels > 0).float()
     diagonal = torch.eye(labels.shape[1], device=labels.device, dtype=torch.bool)
     with torch.autocast(labels.device.type, enabled=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from satl._label_tensors import check_cells, known_cells
 from satl.thresholds.base import EvidenceThreshold
 from satl.thresholds.functional import flexible_thresholds
 
@@ -48,9 +49,10 @@ class FlexibleThreshold(EvidenceThreshold):
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Count the unknown cells above the confidence, all unknown cells, and the known ones of either sign."""
+        check_cells(scores, labels, "scores")
         scores = scores.detach().float()
         counted = ~scores.isnan()
-        unknown = counted & (labels == 0)
+        unknown = counted & ~known_cells(labels)
         above = unknown & (scores > self.confidence)
         self.counts += torch.stack(
             [cells.sum(0) for cells in (above, unknown, counted & (labels > 0), counted & (labels < 0))]

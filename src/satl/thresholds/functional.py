@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import check_signed, known_cells
+from satl._label_tensors import check_cells, known_cells
 
 
 def score_histogram(scores: Tensor, labels: Tensor, bins: int) -> Tensor:
@@ -42,7 +42,7 @@ def add_to_histogram(counts: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     Counts ``(3, C, bins)`` have a third row, for the unknown cells. The cost depends on the batch, not on the
     number of bins.
     """
-    check_signed(labels)
+    check_cells(scores, labels, "scores")
     rows, num_classes, bins = counts.shape
     scores = scores.detach().float()
     counted = ~scores.isnan()
@@ -341,7 +341,8 @@ def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
     >>> pseudo_labels(torch.tensor([[0.9, 0.5, 0.9]]), labels, torch.tensor([0.5, 0.5, 0.5]))
     tensor([[ 1,  0, -1]])
     """
-    confident = (labels == 0) & (scores.detach().float() > thresholds.detach().float())
+    check_cells(scores, labels, "scores")
+    confident = ~known_cells(labels) & (scores.detach().float() > thresholds.detach().float())
     return torch.where(confident, torch.ones_like(labels), labels)
 
 
@@ -364,8 +365,9 @@ def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tenso
     >>> negative_labels(torch.tensor([[0.5, 0.1, 0.1]]), labels, torch.tensor([0.8, 0.8, 0.8]))
     tensor([[ 0, -1,  1]])
     """
+    check_cells(scores, labels, "scores")
     scores, thresholds = scores.detach().float(), thresholds.detach().float()
-    absent = (labels == 0) & (scores < 1.0 - thresholds) & (scores <= thresholds)
+    absent = ~known_cells(labels) & (scores < 1.0 - thresholds) & (scores <= thresholds)
     return torch.where(absent, -torch.ones_like(labels), labels)
 
 

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from satl._label_tensors import check_cells, known_cells
 from satl.processes import gather_across, own_part
 from satl.thresholds.base import HistogramThreshold
 from satl.thresholds.functional import largest_cells, share_threshold
@@ -102,9 +103,11 @@ class LargeLossThreshold(HistogramThreshold):
 
         A score of -1 means nothing and is never chosen.
         """
+        check_cells(scores, labels, "scores")
         # The largest of all processes: each looks at the cells of all and takes its own from the answer.
         own, scores, labels = labels, gather_across(scores), gather_across(labels)
-        candidates = (labels == 0) & (scores.detach() > -1.0)
+        unknown = ~known_cells(labels)
+        candidates = unknown & (scores.detach() > -1.0)
         step = labels.numel() * self.share_step
         if not self.permanent:
             # The small constant keeps ceil(0.002 * 500) at 1 whatever the rounding of the product.
@@ -115,7 +118,7 @@ class LargeLossThreshold(HistogramThreshold):
             keys = gather_across(images).long().unsqueeze(1) * self.num_classes + torch.arange(
                 self.num_classes, device=scores.device
             )
-            remembered = (labels == 0) & self._known_keys(keys)
+            remembered = unknown & self._known_keys(keys)
             count = self.updates.clamp(max=1) * math.ceil(step - 1e-9)
             fresh = largest_cells(scores, candidates & ~remembered, count)
             if self.training:

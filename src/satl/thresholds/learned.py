@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from satl._label_tensors import check_cells, known_cells
 from satl.processes import count_per_process
 from satl.thresholds.base import HistogramThreshold
 
@@ -31,13 +32,15 @@ def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Te
     >>> loss.backward(); thresholds.grad
     tensor([ 0.1338, -0.1750,  0.0000])
     """
-    known = (labels != 0) & ~scores.isnan()
+    check_cells(scores, labels, "scores")
+    known = known_cells(labels) & ~scores.isnan()
+    sign = torch.where(known, labels.float(), 0.0)
     difference = torch.where(known, scores.float() - thresholds.float(), 0.0)
     # The ends of the clip have a gradient, as in HST, where a score of 1 is the first to move a threshold of 1;
     # whether those of torch.clamp have one depends on its version.
     inside = (difference >= 0.0) & (difference <= 1.0)
     difference = torch.where(inside, difference, difference.detach().clamp(0.0, 1.0))
-    cost = F.softplus(-labels.float() * difference) * known
+    cost = F.softplus(-sign * difference) * known
     return cost.sum() / count_per_process(known.sum())
 
 
