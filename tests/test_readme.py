@@ -1,4 +1,4 @@
-"""The README's Python runs, and what it names exists."""
+"""The README's Python runs, what it names exists, and code on the pages is shown as code."""
 
 from __future__ import annotations
 
@@ -36,3 +36,19 @@ def test_named_make_targets_exist():
     targets = set(re.findall(r"^ {4}make (\w+)", README, flags=re.MULTILINE))
     assert {"demo", "test"} <= targets
     assert [name for name in targets if not re.search(rf"^{name}:", makefile, flags=re.MULTILINE)] == []
+
+
+def test_prompts_on_the_pages_stand_in_fences():
+    bare = []  # Markdown takes a line that begins with >>> for a quotation, and runs such lines together
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        outside = re.sub(
+            r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+        )
+        bare += [f"{page.name}: {line}" for line in outside.splitlines() if line.startswith(">>>")]
+    assert bare == []
+
+
+def test_no_run_folder_is_trained_twice():
+    folders = re.findall(r"satl train (?!--resume).*?--out (\S+)", README)
+    assert len(folders) >= 3
+    assert len(folders) == len(set(folders))  # a folder that holds a run is refused
