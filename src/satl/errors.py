@@ -7,11 +7,15 @@ Every mistake that a user can make (a file, a table, a configuration, a run fold
 from __future__ import annotations
 
 import difflib
+import os
+import shlex
 from collections.abc import Iterable
 
 
 class SatlError(Exception):
     """Base of all errors a user can cause and mend."""
+
+    exit_code = 2
 
 
 class TableError(SatlError):
@@ -34,6 +38,12 @@ class RunError(SatlError):
     """A run folder is missing, incomplete or of another shape than expected."""
 
 
+class Stopped(SatlError):
+    """Work was stopped because somebody asked for it."""
+
+    exit_code = 130  # what a shell expects of a program that Ctrl-C ended
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Suggest the choice closest to ``word``, as the end of a sentence, or nothing.
 
@@ -44,3 +54,12 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     """
     close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+def in_shell(path: str | os.PathLike[str]) -> str:
+    """Return a path as it must stand in a command that a user copies.
+
+    >>> in_shell("runs/first"), in_shell("my runs/first")
+    ('runs/first', "'my runs/first'")
+    """
+    return shlex.quote(os.fspath(path))

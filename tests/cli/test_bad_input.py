@@ -238,6 +238,8 @@ def test_a_run_folder_that_cannot_be_read(
     break_run(run, how)
     bench.refused("evaluate", run, parts=parts)
     bench.refused("predict", run, bench.images, "-o", tmp_path / "out.csv", parts=parts)
+    if how == "other network":  # the settings are looked at first, and told more plainly
+        parts = ("config.yaml", "model.feature_dim is 24, but the run was started with 16", "put that back")
     bench.refused("train", "--resume", run, "--quiet", parts=parts)
 
 

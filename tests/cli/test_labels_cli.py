@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,30 @@ def test_mask_has_a_default_place_and_masks_are_nested(complete: Path) -> None:
         path = complete.with_name(f"complete.known-{float(proportion):g}-seed-2.csv")
         known.append(read_table(path).known)
     assert not (known[0] & ~known[1]).any()
+
+
+def test_a_command_to_copy_is_fit_for_a_shell(complete: Path, tmp_path: Path) -> None:
+    out = tmp_path / "my tables" / "m.csv"
+    text = good("mask", complete, "--encoding", "complete", "--proportion", 0.1, "-o", out)
+    command = shlex.split(text.split("Look at it: satl ")[1])
+    assert command == ["inspect", str(out), "--truth", str(out.with_name("m.truth.csv"))]
+
+
+def test_names_in_json_survive_any_terminal(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("image,Möwe\na.jpg,1\nb.jpg,\n", encoding="utf-8")
+    text = good("inspect", table, "--json")
+    assert text.isascii()
+    assert "Möwe" in str(json.loads(text))
+
+
+def test_a_large_picture_is_read_without_a_word(tmp_path: Path) -> None:
+    Image.new("1", (9500, 9500)).save(tmp_path / "a.png")
+    (tmp_path / "t.csv").write_text("image,cat\na.png,1\nb.png,\n")
+    command = [sys.executable, "-m", "satl", "inspect", tmp_path / "t.csv", "--images", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "1 missing, 0 unreadable" in done.stdout
+    assert "Warning" not in done.stderr
 
 
 def test_mask_touches_the_train_rows_only(pets: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 
 from satl.completion.folder import CompletionFolder
 from satl.demo.run import DEMO_METHODS, demo_config, demo_content, run_demo
-from satl.errors import ConfigError, RunError, SatlError
+from satl.errors import ConfigError, SatlError, Stopped
 from satl.training.display import Silent
 from satl.training.trainer import Interrupted
 
@@ -116,11 +116,11 @@ def test_a_rerun_replaces_only_what_a_demo_wrote(demo, monkeypatch):
         raise Interrupted("stopped")
 
     monkeypatch.setattr("satl.training.trainer.Trainer.fit", stop)
-    with pytest.raises(RunError, match="while ignore was trained; run it again"):
+    with pytest.raises(Stopped, match="while ignore was trained; run it again"):
         run_demo(out, 0, TINY, display=lambda _: Silent())
     # Only the marker, the warm-up and the run that had begun are there, and a further rerun knows the folder.
     assert sorted(entry.name for entry in out.iterdir()) == ["demo.yaml", "ignore", "warm_up"]
-    with pytest.raises(RunError, match="while ignore was trained"):
+    with pytest.raises(Stopped, match="while ignore was trained"):
         run_demo(out, 0, TINY)
 
 

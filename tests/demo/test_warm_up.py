@@ -11,7 +11,7 @@ from satl.demo.run import DEMO_METHODS, demo_config, demo_content, run_demo, war
 from satl.demo.scenes import SCENE_CLASSES, render_object, render_scene
 from satl.demo.scenes.render import compose_object
 from satl.demo.warm_up import WarmUpConfig, single_objects, warm_up
-from satl.errors import RunError
+from satl.errors import Stopped
 from satl.training.run_folder import RunFolder
 from satl.training.trainer import Interrupted, Trainer
 
@@ -156,7 +156,7 @@ def test_killed_in_the_middle_it_leaves_no_half_written_file(tmp_path, monkeypat
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
-    with pytest.raises(RunError, match="while it warmed up; run it again"):
+    with pytest.raises(Stopped, match="while it warmed up; run it again"):
         run_demo(out, 0, TINY, progress=stop)
     assert [entry.name for entry in out.iterdir()] == ["demo.yaml"]
 
@@ -165,7 +165,7 @@ def test_killed_in_the_middle_it_leaves_no_half_written_file(tmp_path, monkeypat
 
     # The folder is known, and the demo starts anew; this time the warm-up ends.
     monkeypatch.setattr(Trainer, "fit", halt)
-    with pytest.raises(RunError, match="while ignore was trained"):
+    with pytest.raises(Stopped, match="while ignore was trained"):
         run_demo(out, 0, TINY)
     assert [entry.name for entry in (out / "warm_up").iterdir()] == ["backbone.safetensors"]
 

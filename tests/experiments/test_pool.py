@@ -11,10 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.grids import grid_of
+from satl.errors import Stopped
 from satl.experiments import pool
 from satl.experiments.configs import cell_configs
 from satl.experiments.folder import ExperimentFolder
-from satl.experiments.pool import Quiet, Stopped, run_cells, worker_environment
+from satl.experiments.pool import Quiet, run_cells, worker_environment
 
 
 class Notes(Quiet):

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from experiments.grids import BASE, grid_of, write_grid
-from satl.errors import ConfigError, RunError
+from satl.errors import ConfigError, RunError, Stopped
 from satl.experiments import run as experiment
 from satl.experiments.folder import ExperimentFolder
-from satl.experiments.pool import Quiet, Stopped
+from satl.experiments.pool import Quiet
 from satl.experiments.run import plan_experiment, report_experiment, run_experiment
 from satl.training.reading import apply_overrides
 

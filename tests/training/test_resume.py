@@ -1,17 +1,22 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from satl.errors import RunError
 from satl.methods import METHODS
+from satl.training.checkpoints import save_module, save_state
+from satl.training.display import Silent
 from satl.training.run_folder import RunFolder
 from satl.training.saving import Saver
 from satl.training.trainer import Trainer
@@ -163,6 +168,77 @@ def test_other_labels_are_refused(tiny_run: Path, tmp_path: Path) -> None:
         resume(tmp_path / "copy")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("batch_size", 64, r"training\.batch_size is 64, but the run was started with 16; put that back"),
+        ("optimiser", "sgd", r'training\.optimiser is "sgd", but the run was started with "adamw"'),
+        ("ema", None, r"training\.ema is null, but the run was started with 0\.9"),
+        ("lr", 1.0, r"training\.lr is 1\.0, but the run was started with 0\.003"),
+    ],
+)
+def test_other_settings_are_refused(key: str, value: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        train(tmp_path, tiny_config("training.checkpoint_steps=3", "training.ema=0.9"), KillAt(0, 3))
+    edit_training(tmp_path, key, value)
+    with pytest.raises(RunError, match=message):
+        resume(tmp_path)
+
+
+def test_a_run_can_be_made_longer(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "copy")
+    edit_training(tmp_path / "copy", "epochs", 5)
+    edit_training(tmp_path / "copy", "checkpoint_steps", 2)
+    assert resume(tmp_path / "copy").next_epoch == 5
+    assert metrics(tmp_path / "copy")[:4] == metrics(tiny_run)
+
+
+def edit_training(run: Path, key: str, value: Any) -> None:
+    content = yaml.safe_load((run / "config.yaml").read_text())
+    content["training"][key] = value
+    (run / "config.yaml").write_text(yaml.safe_dump(content))
+
+
+class FullAt(Silent):
+    """No file may grow beyond a few bytes after a step, as on a full disk."""
+
+    def __init__(self, epoch: int, step: int) -> None:
+        self.place = (epoch, step)
+
+    def step(self, epoch: int, stage: int, step: int, losses: Callable[[], dict[str, float]]) -> None:
+        if (epoch, step) == self.place:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (16384, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def test_a_full_disk_is_told_and_leaves_the_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    config = tiny_config("training.epochs=3", "training.checkpoint_steps=3")
+    train(tmp_path / "alone", config)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(
+            RunError, match=r"last: cannot be written \(.*File too large.*\); make room.*--resume"
+        ):
+            train(tmp_path / "cut", config, FullAt(epoch=1, step=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    # What was half written takes no room any more.
+    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == ["best", "last"]
+    resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("kind", ["module", "state"])
+def test_the_reason_of_the_disk_is_told_for_every_file(kind: str, tmp_path: Path) -> None:
+    content = {"weights": torch.zeros(100_000)}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16384, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            (save_module if kind == "module" else save_state)(content, tmp_path / "file")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         train(tmp_path / "run", tiny_config(), KillAt(epoch=0, step=0))
@@ -170,7 +246,7 @@ def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
         resume(tmp_path / "run")
     with pytest.raises(Killed):
         train(tmp_path / "other", tiny_config("training.checkpoint_steps=1"), KillAt(epoch=0, step=2))
-    with pytest.raises(RunError, match=r"'best'.*satl train --resume"):
+    with pytest.raises(RunError, match=r"'best'; no epoch was validated yet.*satl train --resume"):
         RunFolder.open(tmp_path / "other").checkpoint("best")
     with pytest.raises(Killed):
         train(tmp_path / "rare", tiny_config("training.checkpoint_epochs=9"), KillAt(epoch=3, step=3))

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
 from satl.images import ArrayImages
+from satl.images.batches import Batch
 from satl.training.data import RunData, load_data
 from satl.training.display import Silent
 from satl.training.recogniser import Recogniser, evaluate_run
@@ -201,6 +202,31 @@ def test_a_loss_that_is_no_number_ends_the_run_with_a_remedy(
     with pytest.raises(RunError, match=r"no longer a finite number in epoch 1 .*lower training\.lr"):
         trainer.fit()
     assert not (tmp_path / "run" / "checkpoints" / "best").exists()
+
+
+@pytest.mark.parametrize("step", [3, 4], ids=["within an epoch", "in its last step"])
+def test_a_run_that_diverged_leaves_the_checkpoint_from_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    config = tiny_config("training.epochs=2", "training.checkpoint_steps=1", "training.evaluate_every=2")
+    trainer = Trainer.start(config, load_data(config), RunFolder(tmp_path / "run"))
+    assert len(trainer.batches) == 4
+    train_step = trainer.train_step
+
+    def diverging(batch: Batch, epoch: int, at: int) -> None:
+        train_step(batch, epoch, at)
+        if at + 1 == step:  # as a step too far does: the loss of the epoch so far does not show it
+            with torch.no_grad():
+                next(trainer.learner.parameters()).fill_(torch.inf)
+
+    monkeypatch.setattr(trainer, "train_step", diverging)
+    with pytest.raises(
+        RunError, match=r"weights are no longer finite numbers in epoch 1 .*lower training\.lr"
+    ):
+        trainer.fit()
+    last = tmp_path / "run" / "checkpoints" / "last"
+    assert torch.load(last / "training.pt", weights_only=True)["step"] == step - 1
+    assert all(bool(value.isfinite().all()) for value in load_file(last / "learner.safetensors").values())
 
 
 def test_a_validation_without_positives_still_selects(tmp_path: Path) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
+import warnings
 from importlib import import_module
+from typing import Annotated
+
+import typer
 
 _ROOMS = (
     "labels",
@@ -28,12 +33,14 @@ _ROOMS = (
 
 def main() -> None:
     """Run the command line."""
-    import typer
     from rich.console import Console
     from rich.markup import escape
 
-    from satl.errors import SatlError
+    from satl.errors import SatlError, Stopped
 
+    _print_what_the_locale_lacks()
+    # Pillow's doubts about a large picture, which it reads all the same; one that is too large is an error.
+    warnings.filterwarnings("ignore", message=r"Image size \(\d+ pixels\) exceeds limit")
     app = typer.Typer(
         name="satl",
         help="Multi-label image recognition when most labels are missing.",
@@ -49,11 +56,31 @@ def main() -> None:
     try:
         app()
     except SatlError as error:
-        code = getattr(error, "exit_code", 2)
-        label = "[bold red]error:[/] " if code == 2 else ""  # a run that was asked to stop is no error
+        label = "" if isinstance(error, Stopped) else "[bold red]error:[/] "
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"{label}{escape(str(error))}")
-        sys.exit(code)
+        sys.exit(error.exit_code)
 
 
-def _options() -> None:
+def _print_what_the_locale_lacks() -> None:
+    """Write characters that the output cannot encode as escapes, as Python does on standard error.
+
+    Names of classes and images may hold any Unicode; a finished run must not end in an encoding error.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from satl import __version__
+
+        typer.echo(f"satl {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Labels with holes go in; a classifier, one threshold per class and a completed table come out."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
     from satl.completion.audit import AuditResult
@@ -50,7 +51,6 @@ def audit_command(
     as_json: Annotated[bool, typer.Option("--json", help="For read: print JSON instead of tables.")] = False,
 ) -> None:
     """Label a random sample by hand and learn how good the completed table is, without any assumption."""
-    from satl.errors import ConfigError, nearest
 
     if action == "draw":
         if target is None or answers is not None:
@@ -115,7 +115,7 @@ def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
     write_audit(sample, table, target, size=size, seed=seed)
     typer.echo(f"{len(sample):,} cells to label in {target}")
     typer.echo("Write present, absent or ? into its column 'value'; look at the images, not at the scores.")
-    typer.echo(f"Then: satl audit {shlex.quote(str(out))} read {shlex.quote(str(target))}")
+    typer.echo(f"Then: satl audit {in_shell(out)} read {in_shell(target)}")
 
 
 def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:

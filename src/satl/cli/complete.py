@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from satl.cli.labels import EncodingOption, IgnoreOption
+from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
     from satl.completion.case import Case
@@ -83,7 +83,6 @@ def complete_command(
     from satl.completion.complete import complete
     from satl.completion.folder import check_free
     from satl.completion.judgement import Settings
-    from satl.errors import ConfigError, nearest
 
     if (run is None) == (scores is None):
         raise ConfigError(
@@ -173,4 +172,4 @@ def _say(done: Completion) -> None:
         typer.echo(f"Suspected label errors, offered for review: {done.errors:,}")
     typer.echo(f"Table   {folder.completed}")
     typer.echo(f"Report  {folder.page}")
-    typer.echo(f"Look at what is doubtful: satl review {shlex.quote(str(folder.path))}")
+    typer.echo(f"Look at what is doubtful: satl review {in_shell(folder.path)}")

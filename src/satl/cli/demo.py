@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from satl.errors import in_shell
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,7 +51,7 @@ def demo(
     console.print(f"Report:      {result.report}", soft_wrap=True, markup=False)
     console.print(f"Completion:  {completion.folder.page}", soft_wrap=True, markup=False)
     console.print(
-        f"Review it:   satl review {shlex.quote(str(completion.folder.path))}", soft_wrap=True, markup=False
+        f"Review it:   satl review {in_shell(completion.folder.path)}", soft_wrap=True, markup=False
     )
 
 

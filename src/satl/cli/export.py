@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from satl.cli.labels import EncodingOption, IgnoreOption, say_left_out
+from satl.errors import ConfigError, in_shell
 
 FORMATS_HELP = "label-studio, fiftyone, cvat, huggingface, coco, wide or long."
 FormatOption = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP)]
@@ -66,7 +67,6 @@ def export_command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier export.")] = False,
 ) -> None:
     """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
-    from satl.errors import ConfigError
     from satl.export import BANDS, export, find_tool, read_source
     from satl.labels.io import check_new_files
 
@@ -98,8 +98,8 @@ def export_command(
         typer.echo(f"Wrote  {file}")
     if labels is None and (source / "review.sqlite").is_file():
         typer.echo(
-            f"Note: {source} has been reviewed, and decisions are not in it before `satl merge {source} TABLE -o NEW`: "
-            "export again with --labels NEW.",
+            f"Note: {source} has been reviewed, and decisions are not in it before "
+            f"`satl merge {in_shell(source)} TABLE -o NEW`: export again with --labels NEW.",
             err=True,
         )
 

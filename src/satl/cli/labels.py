@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.errors import ConfigError, in_shell
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -73,7 +75,7 @@ def inspect_command(
     source = _open(table, encoding, truth, ignore_column, dataset, option)
     report = inspect_table(source) if images is None else _with_progress(source, images)
     if as_json:
-        typer.echo(json.dumps(report.as_dict(), indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
         _print_report(report, show_all, source.table.images)
 
@@ -123,8 +125,8 @@ def mask_command(
     )
     _say(console, f"Table  {files[0]}")
     _say(console, f"Truth  {files[-1]}" + (" (inside)" if len(files) == 1 else ""))
-    option = "" if len(files) == 1 else f" --truth {files[-1]}"
-    _say(console, f"Look at it: satl inspect {files[0]}{option}")
+    option = "" if len(files) == 1 else f" --truth {in_shell(files[-1])}"
+    _say(console, f"Look at it: satl inspect {in_shell(files[0])}{option}")
 
 
 def convert_command(
@@ -189,7 +191,6 @@ def _open(
     options: list[str] | None,
 ) -> TableFile:
     """Read a table, or a data set where one is named."""
-    from satl.errors import ConfigError
     from satl.labels import DATASETS, TableFile, open_table, read_dataset
 
     if dataset is None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from satl.cli.labels import DatasetOption, EncodingOption, IgnoreOption, OptionsOption
-from satl.errors import ConfigError, ImageError
+from satl.errors import ConfigError, ImageError, Stopped
 
 
 class StoreKind(StrEnum):
@@ -17,12 +17,6 @@ class StoreKind(StrEnum):
 
     jpeg = "jpeg"
     raw = "raw"
-
-
-class Stopped(ImageError):
-    """Packing was asked to stop; what is done stays."""
-
-    exit_code = 130  # what a shell expects of a program that Ctrl-C ended
 
 
 def register(app: typer.Typer) -> None:

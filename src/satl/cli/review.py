@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from satl.cli.labels import EncodingOption, IgnoreOption, TableArgument, say_left_out
+from satl.errors import ConfigError, in_shell
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 
@@ -50,7 +50,7 @@ def review(
             webbrowser.open(address)
 
     serve(out, images, host, port, ready, lambda again: typer.echo(f"Opened. For another browser: {again}"))
-    typer.echo(f"Stopped. Write the decisions back: satl merge {shlex.quote(str(out))} TABLE -o NEW")
+    typer.echo(f"Stopped. Write the decisions back: satl merge {in_shell(out)} TABLE -o NEW")
 
 
 def merge(
@@ -70,7 +70,6 @@ def merge(
     ignore_column: IgnoreOption = None,
 ) -> None:
     """Write the decisions of a review into a label table, in its own shape and encoding."""
-    from satl.errors import ConfigError
     from satl.review.merge import merge_review
 
     if include not in (None, "accepted"):

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from satl.errors import ConfigError
+from satl.errors import ConfigError, in_shell
 
 
 def register(app: typer.Typer) -> None:
@@ -95,6 +95,6 @@ def train(
         score = f"{100 * best['mAP']:.2f}" if best["mAP"] >= 0 else "not measurable (no known positive)"
         typer.echo(
             f"The run in {folder.path} {state}. Best validation mAP {score} in epoch {best['epoch'] + 1}; "
-            f"next: satl evaluate {folder.path}"
+            f"next: satl evaluate {in_shell(folder.path)}"
         )
     trainer.accelerator.end_training()

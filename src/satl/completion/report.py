@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from satl.errors import in_shell
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -50,8 +51,8 @@ def render_report(report: dict[str, Any], out: Path) -> str:
         dark=style.css_variables(dark=True),
         report=report,
         # Both stand in commands that are copied into a terminal.
-        out=shlex.quote(str(out)),
-        table=shlex.quote(report["source"]["labels"] if report["source"]["is_file"] else f"{out}/labels.npz"),
+        out=in_shell(out),
+        table=in_shell(report["source"]["labels"] if report["source"]["is_file"] else f"{out}/labels.npz"),
         name=Path(report["source"]["labels"]).name,
         counts=report["counts"],
         shares=_shares(report["counts"]),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from satl.demo.completing import COMPLETED, PICTURES, complete_demo
-from satl.errors import ConfigError, RunError, SatlError, nearest
+from satl.errors import ConfigError, SatlError, Stopped, nearest
 from satl.labels.atomic import atomic_path
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _warm_up(
     try:
         return warm_up(config, settings, out / WARM_UP / WEIGHTS, progress)
     except KeyboardInterrupt as stop:
-        raise RunError(
+        raise Stopped(
             f"{out}: the demo was stopped while it warmed up; run it again, it starts anew."
         ) from stop
 
@@ -239,7 +239,7 @@ def _train(
     try:
         trainer.fit()
     except Interrupted as stop:
-        raise RunError(
+        raise Stopped(
             f"{path.parent}: the demo was stopped while {config.method.name} was trained; run it again, it starts anew."
         ) from stop
     seconds = time.perf_counter() - begun

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from satl.errors import RunError
+from satl.errors import Stopped, in_shell
 from satl.experiments.cell import cell_facts
 from satl.experiments.folder import ExperimentFolder
 from satl.experiments.grid import Cell, Models
@@ -28,12 +28,6 @@ _POLL_SECONDS = 0.2
 _SECONDS_TO_LEAVE = 30.0
 _COMMAND = (sys.executable, "-P", "-m", "satl.experiments.worker")
 Event = dict[str, Any]
-
-
-class Stopped(RunError):
-    """The experiment was asked to stop; what was trained is saved."""
-
-    exit_code = 130  # what a shell expects of a program that Ctrl-C ended
 
 
 class Listener(Protocol):
@@ -268,7 +262,7 @@ class _Shift:
                 worker.kill()
         if self.stopped and not self.expired:
             raise Stopped(
-                f"{self.folder.path}: stopped; go on with `satl experiment --out {self.folder.path}`."
+                f"{self.folder.path}: stopped; go on with `satl experiment --out {in_shell(self.folder.path)}`."
             )
 
     def _hire(self, number: int) -> None:

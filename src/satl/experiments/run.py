@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from satl.errors import ConfigError
+from satl.errors import ConfigError, Stopped
 from satl.experiments.folder import ExperimentFolder, State
 from satl.experiments.grid import Cell, Grid, choose_cells, read_grid
 
@@ -139,7 +139,7 @@ def run_experiment(
         Stopped: Ctrl-C; what was trained is saved, and results and report are up to date.
     """
     from satl.experiments.cell import keep_models
-    from satl.experiments.pool import Stopped, run_cells
+    from satl.experiments.pool import run_cells
 
     plan = plan_experiment(grid, out, retry_failed)
     chosen = choose_cells(tuple(plan.configs), only)

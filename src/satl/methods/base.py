@@ -95,7 +95,7 @@ class SemanticParameters(HistogramParameters):
         None,
         ge=0,
         le=1,
-        description="Share of the way to the ideal threshold per update; by default from the known proportion "
+        description="Share of the way to the ideal threshold per update; none: from the known proportion "
         "(0.3 at 20 %, 0.5 at 50 %, linear between and beyond).",
     )
     negative_quantile: float = Field(0.999, ge=0, le=1, description="Level on known negatives' scores.")

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from satl.errors import RunError
+from satl.errors import RunError, in_shell
 from satl.evaluation.pseudo import PseudoLabelQuality, pseudo_label_table
 from satl.labels.atomic import atomic_path
 from satl.reports.record import CellArray, Comparison, FloatArray, MethodRecord
@@ -139,7 +139,7 @@ def measure_run(
     if not is_finished(config, len(epochs)):
         raise RunError(
             f"{folder.path}: the run is not finished ({len(epochs)} of {config['training']['epochs']} epochs); "
-            f"continue it with `satl train --resume {folder.path}`."
+            f"continue it with `satl train --resume {in_shell(folder.path)}`."
         )
     last = Recogniser.load(folder.path, "last")
     data = data or load_data(last.config)
@@ -233,7 +233,7 @@ def read_record(folder: Path | str) -> RunRecord:
     path = Path(folder)
     file = path / RECORD
     if not file.is_file():
-        raise RunError(f"{file}: is missing; `satl figures {path}` makes it.")
+        raise RunError(f"{file}: is missing; `satl figures {in_shell(path)}` makes it.")
     config, epochs = read_plain_config(path), RunFolder(path).read_metrics()
     try:
         with np.load(file, allow_pickle=False) as stored:
@@ -267,7 +267,9 @@ def read_record(folder: Path | str) -> RunRecord:
             counts=facts["counts"],
         )
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise RunError(f"{file}: cannot be read; remove it, `satl figures {path}` makes it anew.") from error
+        raise RunError(
+            f"{file}: cannot be read; remove it, `satl figures {in_shell(path)}` makes it anew."
+        ) from error
 
 
 def drawn_images(total: int, most: int = MOST_IMAGES) -> npt.NDArray[np.int64]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import RunError
+from satl.errors import RunError, in_shell
 from satl.reports.collect import RECORD, RunRecord, collect_run, is_finished, read_plain_config, read_record
 from satl.reports.style import method_rank
 
@@ -221,7 +221,8 @@ def find_runs(
                 runs.append(run)
     if not runs:
         raise RunError(
-            f"{unfinished[0]}: the run is not finished; continue it with `satl train --resume {unfinished[0]}`."
+            f"{unfinished[0]}: the run is not finished; continue it with "
+            f"`satl train --resume {in_shell(unfinished[0])}`."
         )
     return tuple(runs), tuple(unfinished)
 

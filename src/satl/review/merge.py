@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.errors import RunError, TableError
+from satl.errors import RunError, TableError, in_shell
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table
 from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
 from satl.labels.table import Cells
@@ -153,7 +153,7 @@ def _decisions(folder: Path, required: bool) -> tuple[list[Cell], list[Cell]]:
     decided = [cell for cell in standing if cell[2]]
     if required and not decided:
         raise RunError(
-            f"{folder} holds no decision of a person yet: run `satl review {folder}` first, "
+            f"{folder} holds no decision of a person yet: run `satl review {in_shell(folder)}` first, "
             "or pass --include accepted to write the accepted cells only."
         )
     return decided, [cell for cell in standing if not cell[2]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sqlite3
 from collections.abc import Callable
 from importlib import resources
@@ -14,7 +13,7 @@ from fastapi import FastAPI, Header, Query
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, Field
 
-from satl.errors import ImageError
+from satl.errors import ImageError, in_shell
 from satl.review.folder import BANDS
 from satl.review.gate import Gate
 from satl.review.pictures import Picture, PictureSource
@@ -116,7 +115,7 @@ def _add_questions(app: FastAPI, pictures: PictureSource, store: ReviewStore) ->
         folder = str(store.folder)
         facts = {
             "folder": folder,
-            "merge_command": f"satl merge {shlex.quote(folder)} TABLE -o NEW",
+            "merge_command": f"satl merge {in_shell(folder)} TABLE -o NEW",
             "has_images": pictures.shown,
             "images_message": pictures.message,
         }

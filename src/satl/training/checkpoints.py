@@ -27,8 +27,15 @@ def module_content(module: nn.Module) -> dict[str, Tensor]:
 
 
 def save_module(content: dict[str, Tensor], path: Path) -> None:
-    """Write what :func:`module_content` returned."""
-    save_file({name: value.contiguous() for name, value in content.items()}, path)
+    """Write what :func:`module_content` returned.
+
+    Raises:
+        OSError: there is no room for it, or the place is at fault.
+    """
+    try:
+        save_file({name: value.contiguous() for name, value in content.items()}, path)
+    except SafetensorError as error:
+        raise OSError(None, str(error), str(path)) from error
 
 
 def load_module(module: nn.Module, path: Path) -> None:
@@ -47,8 +54,19 @@ def load_module(module: nn.Module, path: Path) -> None:
 
 
 def save_state(state: dict[str, Any], path: Path) -> None:
-    """Write optimiser, schedule, position and random states."""
-    torch.save(state, path)
+    """Write optimiser, schedule, position and random states.
+
+    Raises:
+        OSError: there is no room for it, or the place is at fault.
+    """
+    try:
+        with path.open("wb") as file:
+            torch.save(state, file)
+    except RuntimeError as error:
+        # On a full disk torch complains that its archive cannot be closed; why it cannot is what happened before.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from error
+        raise
 
 
 def load_state(path: Path) -> dict[str, Any]:

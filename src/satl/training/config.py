@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -308,6 +309,25 @@ class MethodConfig(BaseModel):
         return self.declared().parameters.model_validate(self.model_extra or {})
 
 
+# A run may go on with other values of these: they say where things are, how fast it is, what it keeps and how long it
+# lasts. The labels themselves are compared by their digest.
+_FREE_TO_CHANGE = {
+    "images": {"workers", "cache_gb", "gpu_cache_gb"},
+    "model": {"pretrained", "weights", "word_vectors", "text_model", "missing_words"},
+    "training": {
+        "epochs",
+        "evaluate_every",
+        "device",
+        "compile",
+        "cuda_graphs",
+        "shard",
+        "checkpoint_steps",
+        "checkpoint_epochs",
+        "tensorboard",
+    },
+}
+
+
 class RunConfig(Section):
     """Everything that decides what a run does."""
 
@@ -329,3 +349,12 @@ class RunConfig(Section):
         parameters = self.method.parameters().model_dump(mode="json")
         plain["method"] = {"name": self.method.name, **chosen, **parameters}
         return plain
+
+    def fixed(self) -> dict[str, str]:
+        """Return the values, as JSON by ``section.key``, that must stay what they are while a run is trained."""
+        return {
+            f"{section}.{key}": json.dumps(value, sort_keys=True)
+            for section, values in self.resolved().items()
+            for key, value in values.items()
+            if (key == "scenes" if section == "data" else key not in _FREE_TO_CHANGE.get(section, ()))
+        }

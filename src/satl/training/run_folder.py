@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from satl.errors import RunError
+from satl.errors import RunError, in_shell
 from satl.labels.atomic import atomic_path
 from satl.training.config import RunConfig
 from satl.training.reading import make_config
@@ -69,8 +69,8 @@ class RunFolder:
             ) from error
         if taken:
             raise RunError(
-                f"{folder.path}: already holds a run; continue it with `satl train --resume {folder.path}` or give "
-                "another --out."
+                f"{folder.path}: already holds a run; continue it with "
+                f"`satl train --resume {in_shell(folder.path)}` or give another --out."
             )
         if folder.path.exists() and not folder.path.is_dir():
             raise RunError(f"{folder.path}: is a file, not a folder; give another --out.")
@@ -111,8 +111,9 @@ class RunFolder:
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Add the row of an epoch."""
-        with self.metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row, allow_nan=False) + "\n")
+        line = json.dumps(row, allow_nan=False) + "\n"
+        with self._told_of_the_disk(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+            file.write(line)
 
     def keep_metrics_before(self, epoch: int) -> None:
         """Drop the rows of ``epoch`` and later, which a resumed run will write again."""
@@ -169,15 +170,31 @@ class RunFolder:
         """Yield a folder to write a checkpoint into; it takes the place of the old one only when complete."""
         final = self.checkpoints / name
         fresh, old = final.with_name(f"{name}.new"), final.with_name(f"{name}.old")
-        for leftover in (fresh, old):
-            if leftover.exists() and (leftover == fresh or final.exists()):
-                shutil.rmtree(leftover)
-        fresh.mkdir(parents=True)
-        yield fresh
-        if final.exists():
-            final.replace(old)
-        fresh.replace(final)
+        with self._told_of_the_disk(final):
+            for leftover in (fresh, old):
+                if leftover.exists() and (leftover == fresh or final.exists()):
+                    shutil.rmtree(leftover)
+            fresh.mkdir(parents=True)
+            try:
+                yield fresh
+            except OSError:
+                shutil.rmtree(fresh, ignore_errors=True)  # a disk that is full needs the room
+                raise
+            if final.exists():
+                final.replace(old)
+            fresh.replace(final)
         shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def _told_of_the_disk(self, place: Path) -> Iterator[None]:
+        """Say in a sentence that something of a run that is under way cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"{place}: cannot be written ({error.strerror or error}); make room on the disk or make the folder "
+                f"writable, then go on from the last checkpoint with `satl train --resume {in_shell(self.path)}`."
+            ) from error
 
     def find_checkpoint(self, name: str) -> Path | None:
         """Return the folder of a checkpoint if there is one."""
@@ -193,10 +210,10 @@ class RunFolder:
         if self.result.is_file():
             remedy = (
                 "its experiment did not keep it (`models` of the grid), train it again with "
-                f"`satl train {self.config} --out NEW`"
+                f"`satl train {in_shell(self.config)} --out NEW`"
             )
         elif name != "last" and (self.checkpoints / "last").is_dir():
-            remedy = f"no epoch is finished yet, continue with `satl train --resume {self.path}`"
+            remedy = f"no epoch was validated yet, continue with `satl train --resume {in_shell(self.path)}`"
         else:
             remedy = "the run was cut off before it wrote one, remove the folder and start again"
         raise RunError(f"{self.path}: holds no checkpoint '{name}'; {remedy}.")

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from satl.errors import RunError
+from satl.errors import RunError, in_shell
 from satl.methods import Learner
 from satl.processes import process_rank, world_size
 from satl.training.checkpoints import (
@@ -41,6 +41,7 @@ class Saver:
         optimiser: over its parameters.
         schedule: of the learning rate.
         fingerprint: of the data; a run goes on with its own data only.
+        fixed: what of the configuration a run goes on with, as JSON by ``section.key``.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Saver:
         optimiser: torch.optim.Optimizer,
         schedule: LRScheduler,
         fingerprint: str,
+        fixed: dict[str, str],
     ) -> None:
         self.folder = folder
         self.learner = learner
@@ -58,6 +60,7 @@ class Saver:
         self.optimiser = optimiser
         self.schedule = schedule
         self.fingerprint = fingerprint
+        self.fixed = fixed
 
     def save_last(self, epoch: int, step: int, best: dict[str, Any], tally: EpochTally) -> None:
         """Write everything that a run needs to go on with this step of this epoch."""
@@ -70,6 +73,7 @@ class Saver:
             "tally": _gathered(tally.state_dict()),
             "average_steps": self.average.steps if self.average is not None else 0,
             "data": self.fingerprint,
+            "config": self.fixed,
             "random": _gathered(random_states()),
             "local": _gathered([_local_buffers(part) for part in self._parts()]),
         }
@@ -94,6 +98,7 @@ class Saver:
                 f"{self.folder.path}: was started with {len(state['random'])} process(es), not {world_size()}; resume "
                 "it with the same number."
             )
+        self._require_same_config(state.get("config", {}))  # a run of an older version does not say
         load_module(self.learner, checkpoint / LEARNER)
         if self.average is not None:
             load_module(self.average.module, checkpoint / AVERAGE)
@@ -126,6 +131,14 @@ class Saver:
         """Whether the kept network is of this best epoch; it can be of one after the checkpoint gone on from."""
         place = self.folder.find_checkpoint("best")
         return place is not None and bool(load_state(place / STATE)["best"] == best)
+
+    def _require_same_config(self, started: dict[str, str]) -> None:
+        for key, value in self.fixed.items():
+            if key in started and started[key] != value:
+                raise RunError(
+                    f"{self.folder.config}: {key} is {value}, but the run was started with {started[key]}; put that "
+                    f"back, or start a new run with `satl train {in_shell(self.folder.config)} --out NEW`."
+                )
 
     def _parts(self) -> list[nn.Module]:
         """The modules whose tensors change while training."""

@@ -17,7 +17,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import nn
 
-from satl.errors import ConfigError, RunError
+from satl.errors import ConfigError, RunError, Stopped, in_shell
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
 from satl.images.resident import resident
@@ -40,7 +40,7 @@ from satl.training.optimisers import make_schedule
 from satl.training.reading import save_config
 from satl.training.run_folder import RunFolder
 from satl.training.saving import Saver
-from satl.training.sharding import leave_to_shards, shard_heads
+from satl.training.sharding import leave_to_shards, local, shard_heads
 from satl.training.signals import stop_signals
 from satl.training.step import StepInputs
 from satl.training.survey import plan_survey, take_survey
@@ -50,10 +50,8 @@ _STEPS_BETWEEN_QUESTIONS = 10
 _NO_BEST = {"epoch": -1, "mAP": -1.0}
 
 
-class Interrupted(RunError):
+class Interrupted(Stopped):
     """The run was asked to stop; its state is saved."""
-
-    exit_code = 130  # what a shell expects of a program that Ctrl-C ended
 
 
 class Trainer:
@@ -119,7 +117,13 @@ class Trainer:
         self.optimiser = self.step.optimiser
         self.schedule = make_schedule(self.optimiser, len(self.batches), training)
         self.saver = Saver(
-            folder, self.learner, self.average, self.optimiser, self.schedule, data.fingerprint()
+            folder,
+            self.learner,
+            self.average,
+            self.optimiser,
+            self.schedule,
+            data.fingerprint(),
+            config.fixed(),
         )
         bf16 = training.precision == "bf16"
         self.augment = build_augment(config.images, data.source.size, self.device, bf16)
@@ -216,11 +220,12 @@ class Trainer:
             every = training.checkpoint_steps
             stop = self._agreed(asked_to_stop(), done)
             if stop or (every is not None and done % every == 0):
+                self._require_finite(epoch)
                 self.saver.save_last(epoch, done, self.best, self.tally)
             if stop:
                 raise Interrupted(
                     f"stopped in epoch {epoch + 1} after step {done}; go on with `satl train --resume "
-                    f"{self.folder.path}`."
+                    f"{in_shell(self.folder.path)}`."
                 )
         self._finish_epoch(epoch, stage, time.perf_counter() - begun)
         self.next_epoch, self.next_step = epoch + 1, 0
@@ -228,7 +233,7 @@ class Trainer:
             if not self._saves_after(epoch):
                 self.saver.save_last(epoch + 1, 0, self.best, self.tally)
             raise Interrupted(
-                f"stopped after epoch {epoch + 1}; go on with `satl train --resume {self.folder.path}`."
+                f"stopped after epoch {epoch + 1}; go on with `satl train --resume {in_shell(self.folder.path)}`."
             )
 
     def _fit_probe(self) -> None:
@@ -319,12 +324,7 @@ class Trainer:
 
     def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:
         training = self.config.training
-        losses = self.tally.mean_losses()
-        if not math.isfinite(losses["total"]):
-            raise RunError(
-                f"{self.folder.path}: the loss is no longer a finite number in epoch {epoch + 1} ({losses}); lower "
-                "training.lr, or set training.clip_norm."
-            )
+        losses = self._require_finite(epoch)
         thresholds = {name: value.tolist() for name, value in self.learner.thresholds().items()}
         row: dict[str, Any] = {
             "epoch": epoch,
@@ -356,6 +356,23 @@ class Trainer:
         if self._saves_after(epoch):
             self.saver.save_last(epoch + 1, 0, self.best, self.tally)
         self.display.epoch(row)
+
+    @torch.no_grad()
+    def _require_finite(self, epoch: int) -> dict[str, float]:
+        """Return the losses of the epoch so far; end a run that has diverged before its checkpoint is replaced."""
+        losses = self.tally.mean_losses()
+        # The last step can leave weights behind that no loss has seen yet.
+        broken = torch.stack(
+            [(~local(weight).isfinite()).any() for weight in self.learner.parameters()]
+        ).any()
+        if not math.isfinite(losses["total"]) or bool(sum_across(broken.float()) > 0):
+            seen = not math.isfinite(losses["total"])
+            what = "loss is no longer a finite number" if seen else "weights are no longer finite numbers"
+            raise RunError(
+                f"{self.folder.path}: the {what} in epoch {epoch + 1} ({losses}); lower training.lr, or set "
+                "training.clip_norm."
+            )
+        return losses
 
     def _saves_after(self, epoch: int) -> bool:
         """Whether a checkpoint is written at the end of an epoch, also if nobody asks to stop."""
