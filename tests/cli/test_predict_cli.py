@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import tracemalloc
@@ -109,6 +110,29 @@ def test_what_only_looks_like_an_image(satl: Satl, tiny_run: Path, folder: Path,
     code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "p.jsonl")
     assert code == 2
     assert err == f"error: image file '{folder / 'lost.png'}' is missing; replace it or leave it out\n"
+
+
+def test_a_folder_that_may_not_be_read_is_told_and_not_left_out(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = os.scandir
+
+    def refused(path: Path | str = ".") -> object:
+        if Path(path) == folder / "deep":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv")
+    assert code == 2
+    assert (
+        err
+        == f"error: {folder / 'deep'}: cannot be read (Permission denied); make it readable or leave it out.\n"
+    )
+    code, _, err = satl("predict", tiny_run, folder / ("long" * 100), "-o", tmp_path / "o.csv")
+    assert code == 2
+    assert "cannot be read (File name too long); make it readable or leave it out." in err
+    assert not (tmp_path / "o.csv").exists()
 
 
 def test_a_name_that_no_file_can_hold_is_told_before_the_work(

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
+import signal
 from itertools import chain
 from pathlib import Path
 
@@ -209,6 +211,23 @@ def test_leaving_an_epoch_early_leaves_no_worker(folder: Path) -> None:
     next(steps)
     assert len(multiprocessing.active_children()) == 2
     steps.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_a_worker_that_is_killed_is_told_in_a_sentence() -> None:
+    class Fatal:
+        size = 8
+
+        def __len__(self) -> int:
+            return 4
+
+        def image(self, i: int) -> np.ndarray:
+            if multiprocessing.parent_process() is not None:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return np.zeros((8, 8, 3), dtype=np.uint8)
+
+    with pytest.raises(ImageError, match=r"process that decodes images was ended .* set images\.workers to"):
+        next(iter(Batches(Fatal(), batch_size=2, workers=1).epoch(0)))
     assert multiprocessing.active_children() == []
 
 

@@ -141,6 +141,24 @@ def test_exif_orientation(tmp_path: Path, orientation: int, extension: str) -> N
     assert np.abs(decode_image(path, 16).astype(int) - small).max() <= 4
 
 
+@pytest.mark.parametrize("mode", ["L", "RGBA", "CMYK", "I;16"])
+@pytest.mark.parametrize("orientation", range(5, 9))
+def test_a_plain_tiff_that_lies_on_its_side_is_turned(tmp_path: Path, orientation: int, mode: str) -> None:
+    grey = gradient(48, 32)[:, :, 0]
+    turns = {5: 0, 6: 1, 7: 2, 8: -1}  # quarter turns, of the transpose where the picture is mirrored
+    stored = np.rot90(grey, turns[orientation])
+    stored = np.ascontiguousarray(stored.T if orientation in (5, 7) else stored)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    if mode == "I;16":
+        picture = Image.fromarray(stored.astype(np.uint16) * 257)
+    else:
+        picture = Image.fromarray(stored).convert("RGB").convert(mode)
+    picture.save(tmp_path / "a.tif", exif=exif)
+    result = decode_image(tmp_path / "a.tif", None)
+    np.testing.assert_array_equal(result, np.repeat(grey[:, :, None], 3, axis=2))
+
+
 @pytest.mark.parametrize("orientation", [0, 9, 77])
 def test_impossible_orientation_is_ignored(tmp_path: Path, orientation: int) -> None:
     exif = Image.Exif()

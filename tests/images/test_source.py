@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -56,6 +58,26 @@ def test_a_folder_is_no_file(folder: Path) -> None:
     for image_id in ("sub.jpg", "sub", ""):
         with pytest.raises(ImageError, match="of row 1 is missing"):
             FolderImages(folder, [image_id], size=8)
+
+
+def test_a_name_that_is_too_long_is_missing(folder: Path) -> None:
+    with pytest.raises(ImageError, match=r"long\.png' of row 1 is missing \(1 of 1 files"):
+        FolderImages(folder, ["long" * 100 + ".png"], 8)
+    for attempt in ((folder, ["long" * 100 + "/a.png"]), (folder / ("long" * 100), ["a.png"])):
+        with pytest.raises(ImageError, match=r"image folder '.*' cannot be read \(File name too long\)"):
+            FolderImages(*attempt, 8)
+
+
+def test_a_folder_that_may_not_be_listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.new("RGB", (4, 4)).save(folder / "here.png")
+
+    def refused(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refused)
+    assert len(FolderImages(folder, ["here.png"], 4)) == 1
+    with pytest.raises(ImageError, match=r"image folder '.*' cannot be read \(Permission denied\); make it"):
+        FolderImages(folder, ["here"], 4)
 
 
 def test_id_without_extension(folder: Path) -> None:

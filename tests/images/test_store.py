@@ -564,6 +564,37 @@ def test_two_at_once_are_kept_apart(folder: Path, tmp_path: Path) -> None:
     assert check_store(tmp_path / "store") == ()
 
 
+def test_a_store_that_another_call_has_just_finished_is_left_alone(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+
+    def overtaken(place: Path) -> None:
+        monkeypatch.undo()
+        pack(folder, store, workers=1)
+
+    monkeypatch.setattr(pack_module, "check_out_folder", overtaken)
+    source = Ending(files_of(folder), -1, None)
+    assert pack_images(source, IDS, store).found == len(IDS)
+    assert source.asked == set()
+    assert not (store / JOURNAL).exists()
+    assert check_store(store) == ()
+
+
+def test_a_finished_store_that_cannot_be_tidied_is_finished(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    pack(folder, store)
+    (store / JOURNAL).touch()
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert pack_images(files_of(folder), IDS, store).found == len(IDS)
+
+
 # ---------------------------------------------------------------------------------------------- what is damaged
 
 
@@ -615,6 +646,7 @@ def test_a_damaged_index_header_or_length_is_seen_at_once(folder: Path, tmp_path
     damaged(INDEX, None, "is missing or not the one")
     damaged(HEADER, b"{", r"store\.json is damaged; delete the folder and run `satl pack` again")
     damaged(HEADER, b'{"format": "other"}', r"store\.json is damaged")
+    damaged(HEADER, good[HEADER].replace(b"index_sha256", b"index"), r"store\.json is damaged")
     damaged(HEADER, b"[]", r"store\.json is damaged")
     damaged(
         HEADER, good[HEADER].replace(b'"version": 1', b'"version": 2'), "format version 2, and this program"
@@ -623,9 +655,32 @@ def test_a_damaged_index_header_or_length_is_seen_at_once(folder: Path, tmp_path
     assert packed_images(store).ids == IDS
 
 
+@pytest.mark.parametrize("name", [HEADER, INDEX, PIXELS])
+def test_a_file_of_a_store_that_may_not_be_read_is_named(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    store = tmp_path / "store"
+    pack(folder, store)
+    opened = io.open
+
+    def refused(file: Any, *options: Any, **more: Any) -> Any:
+        if str(file) == str(store / name):
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return opened(file, *options, **more)
+
+    monkeypatch.setattr(io, "open", refused)  # of Path
+    monkeypatch.setattr("builtins.open", refused)  # of NumPy
+    for attempt in (packed_images, check_store):
+        with pytest.raises(ImageError, match=rf"{name} cannot be read \(Permission denied\); make the files"):
+            attempt(store)
+
+
 def test_a_folder_is_no_store(folder: Path, tmp_path: Path) -> None:
     assert not is_store(folder)
     assert not is_store(tmp_path / "none")
+    assert not is_store("long" * 100)
+    with pytest.raises(ImageError, match=r"00\.png' is no packed store"):
+        open_store(folder / "00.png")
     with pytest.raises(
         ImageError, match=r"is no packed store, it has no store\.json; make one with `satl pack"
     ):

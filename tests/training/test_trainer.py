@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from satl.errors import RunError
+from satl.errors import ImageError, RunError
 from satl.evaluation import evaluate_scores
 from satl.images import ArrayImages
 from satl.images.batches import Batch
@@ -227,6 +227,24 @@ def test_a_run_that_diverged_leaves_the_checkpoint_from_before(
     last = tmp_path / "run" / "checkpoints" / "last"
     assert torch.load(last / "training.pt", weights_only=True)["step"] == step - 1
     assert all(bool(value.isfinite().all()) for value in load_file(last / "learner.safetensors").values())
+
+
+def test_a_decoding_process_that_is_killed_is_told_wherever_torch_raises_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_config()
+    trainer = Trainer.start(config, load_data(config), RunFolder(tmp_path / "run"))
+    error = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    def signalled(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(trainer, "train_step", signalled)
+    with pytest.raises(ImageError, match=r"ended by the system.*set images\.workers to"):
+        trainer.fit()
+    error = RuntimeError("something else")
+    with pytest.raises(RuntimeError, match="something else"):
+        trainer.fit()
 
 
 def test_a_validation_without_positives_still_selects(tmp_path: Path) -> None:

@@ -93,11 +93,11 @@ def pack(
             f"stopped after {done} of {len(source)} images; the same command goes on from there."
         ) from None
     if packed.found == packed.total:
-        typer.echo(f"The store {out} holds all {packed.total} images already; nothing was done.")
+        typer.echo(f"The store {out} holds all {packed.total:,} images already; nothing was done.")
         return
-    before = f", {packed.found} of them earlier" if packed.found else ""
+    before = f", {packed.found:,} of them earlier" if packed.found else ""
     typer.echo(
-        f"Packed {packed.total} images of {size} x {size} pixels{before}: {out} ({kind.value}, "
+        f"Packed {packed.total:,} images of {size} x {size} pixels{before}: {out} ({kind.value}, "
         f"{packed.num_bytes / 1e6:.1f} MB). Train on it: data.images={out} images.store_size={size}"
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,27 @@ class _Failure(NamedTuple):
     """What a worker sends instead of a batch; an exception would arrive wrapped in a traceback."""
 
     message: str
+
+
+@contextmanager
+def told_of_workers() -> Iterator[None]:
+    """Say in a sentence that a process that decodes images was killed.
+
+    torch hears of it through a signal and raises its error wherever the program happens to be, so this belongs around
+    all that is done while batches are under way.
+
+    Raises:
+        ImageError: in place of torch's error.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise ImageError(
+            "a process that decodes images was ended by the system, as happens where memory or shared memory"
+            " (/dev/shm) runs out; set images.workers to fewer of them, or to 0, or give them more memory"
+        ) from error
 
 
 def epoch_order(num: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -231,7 +253,8 @@ class Batches:
             stream = _Stream(self, epoch, start_step)
         try:
             for step, rows in enumerate(self.rows(epoch)[start_step:], start=start_step + 1):
-                item = next(stream.items)
+                with told_of_workers():
+                    item = next(stream.items)
                 if isinstance(item, _Failure):
                     raise ImageError(item.message)
                 if step == len(self) and self.epochs is not None and epoch + 1 < self.epochs:

@@ -67,7 +67,9 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
     name = f"image file '{path}'" + (f" of row {row}" if row is not None else "")
     remedy = _REMEDY if row is None else _REMEDY_IN_A_TABLE
     try:
-        with Image.open(path, formats=_readable_formats()) as image:
+        # Not by its name: Pillow would map some files into memory, and it maps a TIFF that lies on its side (EXIF) with
+        # the height for the width.
+        with Path(path).open("rb") as file, Image.open(file, formats=_readable_formats()) as image:
             return _to_array(image, size)
     except ImageError as error:
         raise ImageError(f"{name} {error}; {remedy}") from None

@@ -18,7 +18,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,6 +102,8 @@ def pack_images(
     check_out_folder(folder)
     encode = _jpeg(quality) if kind == "jpeg" else _raw
     with _told_of_the_disk(folder), _Writer(folder, settings, image_ids) as writer:
+        if writer.finished_by_another:
+            return _finished(folder, settings, image_ids)
         found = writer.done
         executor = ThreadPoolExecutor(workers or available_cores())
         try:
@@ -156,7 +158,8 @@ def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) 
             f"packed store '{folder}' is finished and lacks {len(missing)} of the {len(image_ids)} images of"
             f" this table, '{missing[0]}' first; name a new folder with -o STORE"
         )
-    (folder / JOURNAL).unlink(missing_ok=True)
+    with suppress(OSError):  # of a call that was killed at its very end; the store needs it no more
+        (folder / JOURNAL).unlink(missing_ok=True)
     return Packing(len(image_ids), len(image_ids), store.num_bytes)
 
 
@@ -187,6 +190,10 @@ class _Writer:
         with self._files:
             self._journal = self._files.enter_context((folder / JOURNAL).open("ab", buffering=0))
             self._lock()
+            # Asked once more, now that nobody else can write: its pixels must not be cut off.
+            self.finished_by_another = (folder / HEADER).is_file()
+            if self.finished_by_another:
+                return
             self._pixels = self._files.enter_context((folder / PIXELS).open("ab", buffering=0))
             self._read_journal()
             self._pixels.truncate(sum(self._lengths))  # what the journal does not know is not finished
@@ -235,7 +242,7 @@ class _Writer:
         with atomic_path(self._folder / HEADER) as temporary:
             temporary.write_text(json.dumps(header, indent=2) + "\n", encoding="utf-8")
             _to_disk(temporary)
-        (self._folder / JOURNAL).unlink()
+        (self._folder / JOURNAL).unlink(missing_ok=True)  # another call may have seen the header already
         for left in self._folder.glob(".*.partial.*"):  # of an earlier call that was killed just here
             left.unlink()
         return sum(self._lengths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -78,7 +79,11 @@ class FolderImages:
         self._rows = None if rows is None else np.asarray(rows, dtype=np.int64)
         if self._rows is not None and len(self._rows) != len(image_ids):
             raise ValueError(f"{len(self._rows)} rows for {len(image_ids)} image ids")
-        if not self._folder.is_dir():
+        try:
+            exists = self._folder.is_dir()
+        except OSError as error:
+            raise _unreadable(self._folder, error) from None
+        if not exists:
             raise ImageError(
                 f"image folder '{folder}' does not exist; pass the folder that the image ids of the table are"
                 " relative to"
@@ -156,15 +161,22 @@ class _Listing:
         self._folder = folder
         self._names: set[str] = set()
         self._by_stem: dict[str, list[str]] | None = None
-        if folder.is_dir():
+        self._error: OSError | None = None
+        try:
             with os.scandir(folder) as entries:
                 self._names = {entry.name for entry in entries if entry.is_file()}
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            pass  # all of its files are missing
+        except OSError as error:
+            self._error = error  # a folder that may not be listed can still hold files that may be read
 
     def find(self, name: str) -> list[str]:
         """Names of the files that ``name`` stands for: itself, or itself with an image extension."""
         # The second question is for file systems that do not tell upper from lower case.
-        if name in self._names or (name and (self._folder / name).is_file()):
+        if name in self._names or (name and _is_file(self._folder / name)):
             return [name]
+        if self._error is not None:
+            raise _unreadable(self._folder, self._error)
         if self._by_stem is None:
             self._by_stem = {}
             for file in sorted(self._names):
@@ -299,6 +311,19 @@ def read_images(
 def available_cores() -> int:
     """Cores that this process may use, which a container or ``taskset`` can make fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError):  # a name that is too long, a folder that may not be entered: no file for us
+        return path.is_file()
+    return False
+
+
+def _unreadable(folder: Path, error: OSError) -> ImageError:
+    return ImageError(
+        f"image folder '{folder}' cannot be read ({error.strerror or error}); make it readable, or pass the folder that"
+        " the image ids of the table are relative to"
+    )
 
 
 def _require_size(size: int) -> None:

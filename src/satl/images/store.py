@@ -6,10 +6,12 @@ A store is a folder of three files; ``docs/images.md`` describes them. ``pack.py
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import mmap
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -69,12 +71,17 @@ class Store:
     def map(self) -> np.memmap[Any, np.dtype[np.uint8]]:
         """Map ``pixels.bin``: uint8 (bytes,). Writing to it changes nothing but the caller's memory."""
         # Copy-on-write, because torch does not take memory that says it is read-only.
-        return np.memmap(self.path / PIXELS, dtype=np.uint8, mode="c")
+        try:
+            return np.memmap(self.path / PIXELS, dtype=np.uint8, mode="c")
+        except OSError as error:
+            raise _unreadable(self.path, PIXELS, error) from None
 
 
 def is_store(path: str | Path) -> bool:
     """Whether a folder is a packed store, or one that is not finished."""
-    return any((Path(path) / name).is_file() for name in (HEADER, JOURNAL))
+    with suppress(OSError):  # what cannot be looked into is told of by who reads it
+        return any((Path(path) / name).is_file() for name in (HEADER, JOURNAL))
+    return False
 
 
 def open_store(path: str | Path) -> Store:
@@ -88,9 +95,9 @@ def open_store(path: str | Path) -> Store:
         header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
         if header["format"] != FORMAT:
             raise ValueError
-        version = header["version"]
+        version, digest = header["version"], header["index_sha256"]
         kind, size, quality, count = (header[key] for key in ("kind", "size", "quality", "count"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if (folder / JOURNAL).is_file():
             raise ImageError(
                 f"packed store '{folder}' is not finished; run the same `satl pack` again, which goes on where"
@@ -100,6 +107,8 @@ def open_store(path: str | Path) -> Store:
             f"'{folder}' is no packed store, it has no {HEADER}; make one with `satl pack TABLE --images DIR"
             " -o STORE`"
         ) from None
+    except OSError as error:
+        raise _unreadable(folder, HEADER, error) from None
     except (ValueError, KeyError, TypeError):
         raise ImageError(f"packed store '{folder}': {HEADER} is damaged; {_AGAIN}") from None
     if version != VERSION:
@@ -107,7 +116,7 @@ def open_store(path: str | Path) -> Store:
             f"packed store '{folder}' has format version {version}, and this program reads {VERSION}; pack the"
             " images again, or use the program that wrote it"
         )
-    store = Store(folder, kind, size, quality, *_read_index(folder, header["index_sha256"], count))
+    store = Store(folder, kind, size, quality, *_read_index(folder, digest, count))
     if kind not in ("jpeg", "raw") or (kind == "raw" and (store.lengths != size * size * 3).any()):
         raise ImageError(f"packed store '{folder}': {HEADER} does not fit {INDEX}; {_AGAIN}")
     actual = (folder / PIXELS).stat().st_size if (folder / PIXELS).is_file() else 0
@@ -123,12 +132,18 @@ def _read_index(
     folder: Path, digest: str, count: int
 ) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint32]]:
     path = folder / INDEX
-    if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        content = b""  # no index has this digest
+    except OSError as error:
+        raise _unreadable(folder, INDEX, error) from None
+    if hashlib.sha256(content).hexdigest() != digest:
         raise ImageError(
             f"packed store '{folder}': {INDEX} is missing or not the one that {HEADER} describes; {_AGAIN}"
         )
-    with np.load(path) as content:
-        text, ends, lengths, crc32 = (content[name] for name in ("ids", "id_ends", "lengths", "crc32"))
+    with np.load(io.BytesIO(content)) as arrays:
+        text, ends, lengths, crc32 = (arrays[name] for name in ("ids", "id_ends", "lengths", "crc32"))
     data, begin = text.tobytes(), 0
     ids = []
     for end in ends.tolist():
@@ -186,6 +201,13 @@ def read_stored(store: Store, position: int) -> bytes:
     if zlib.crc32(data) != store.crc32[position]:
         raise _damaged(store, position)
     return data
+
+
+def _unreadable(folder: Path, name: str, error: OSError) -> ImageError:
+    return ImageError(
+        f"packed store '{folder}': {name} cannot be read ({error.strerror or error}); make the files of the store"
+        " readable, or copy it again"
+    )
 
 
 def _name(store: Store, position: int) -> str:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from satl.images import Batches, EvalTransform
+from satl.images.batches import told_of_workers
 from satl.methods import Learner
 from satl.processes import world_size
 
@@ -82,14 +83,15 @@ def _collect(
     parts: list[dict[str, Tensor]] = []
     positions: list[Tensor] = []
     try:
-        for batch in batches.epoch(0):
-            if len(batch.indices) == 0:
-                continue
-            images = batch.images.to(device, non_blocking=True)
-            indices = batch.indices.to(device, non_blocking=True)
-            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-                parts.append(compute(images, indices))
-            positions.append(batch.indices)
+        with told_of_workers():
+            for batch in batches.epoch(0):
+                if len(batch.indices) == 0:
+                    continue
+                images = batch.images.to(device, non_blocking=True)
+                indices = batch.indices.to(device, non_blocking=True)
+                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                    parts.append(compute(images, indices))
+                positions.append(batch.indices)
     finally:
         module.train(was_training)
     mine = {

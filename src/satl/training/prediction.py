@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +25,38 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if is_store(path):
             raise ImageError(f"{path}: is a packed store; give it alone, without other files or folders.")
-        if path.is_dir():
-            named = (p for p in path.rglob("*") if p.suffix.lower() in IMAGE_EXTENSIONS)
-            inside = sorted(p for p in named if not p.is_dir())  # a link to nowhere stays, to be told of
+        try:
+            is_folder, is_file = path.is_dir(), path.is_file()
+        except OSError as error:
+            raise _unreadable(error) from None
+        if is_folder:
+            inside = sorted(_images_in(path))
             if not inside:
                 raise ImageError(
                     f"{path}: holds no image; give a folder with {', '.join(sorted(IMAGE_EXTENSIONS))}."
                 )
             files.extend(inside)
-        elif path.is_file():
+        elif is_file:
             files.append(path)
         else:
             raise ImageError(f"{path}: does not exist; give image files or folders.")
     return list(dict.fromkeys(files))
+
+
+def _images_in(folder: Path) -> Iterator[Path]:
+    """Image files of a folder and its subfolders; a link to nowhere is one of them, to be told of."""
+
+    def tell(error: OSError) -> None:
+        raise _unreadable(error)  # its images would be missing from the predictions without a word
+
+    for place, _, names in os.walk(folder, onerror=tell):
+        yield from (Path(place, name) for name in names if Path(name).suffix.lower() in IMAGE_EXTENSIONS)
+
+
+def _unreadable(error: OSError) -> ImageError:
+    return ImageError(
+        f"{error.filename}: cannot be read ({error.strerror}); make it readable or leave it out."
+    )
 
 
 def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:

@@ -20,6 +20,7 @@ from torch import nn
 from satl.errors import ConfigError, RunError, Stopped, in_shell
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
+from satl.images.batches import told_of_workers
 from satl.images.resident import resident
 from satl.labels import LabelTable, write_table
 from satl.methods.base import TEACHER_DECAY
@@ -187,6 +188,7 @@ class Trainer:
         try:
             drawn = training.tensorboard and self.is_main
             with (
+                told_of_workers(),
                 log_file(self.folder, self.is_main),
                 board(self.folder.curves, drawn, self.next_epoch) as self._draw,
                 stop_signals() as asked_to_stop,
