@@ -291,6 +291,20 @@ def test_reasons_and_what_would_help():
     assert "at most" in certified.absent.explain()[0]
 
 
+def test_too_few_right_cells_before_the_first_test_are_told_as_such():
+    # 29 right cells alone would show 0.9; with 300 tested the first test is of 31, and two of these are wrong.
+    scores = np.concatenate(
+        (np.linspace(6, 7, 29), [5.1, 5.0], np.linspace(0, 1, 269), np.linspace(0, 7.5, 600))
+    )
+    labels = np.repeat([1, -1, -1, 0], [29, 2, 269, 600])
+    present = certify(scores[:, None], labels[:, None], precision=0.9).present
+    assert names_of(present) == ["TOO_FEW"]
+    assert present.explain(["cat"])[0].startswith(
+        "'cat' has no threshold for present: 29 of 29 held-out cells beyond a threshold are right, but the strictest "
+        "threshold that is tried has at least 31, of which too many were wrong; about "
+    )
+
+
 def test_a_test_that_ended_at_its_strict_end_is_told_as_such():
     # The highest of 63 cells is wrong: 62 of 63 would show 0.9, but the first 31 do not, and there it ends.
     scores = np.concatenate(([7.0], np.linspace(5, 6, 62), np.linspace(0, 1, 300), np.linspace(0, 7.5, 600)))

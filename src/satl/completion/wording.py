@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from satl.completion.certificates import Certificate, Reason
+from satl.completion.sequence import starting_points
 
 _WORD = {1: "present", -1: "absent"}
 
@@ -12,11 +13,18 @@ _WORD = {1: "present", -1: "absent"}
 def explain_certificate(certificate: Certificate, names: tuple[str, ...]) -> list[str]:
     """One sentence per class; see :meth:`satl.completion.Certificate.explain`."""
     alone = certificate.lower_bound >= certificate.target
-    return [_sentence(certificate, row, name, bool(alone[row])) for row, name in enumerate(names)]
+    starts, _ = starting_points(certificate.tested, certificate.target, certificate.level)
+    return [
+        _sentence(certificate, row, name, bool(alone[row]), starts[row, 0]) for row, name in enumerate(names)
+    ]
 
 
-def _sentence(certificate: Certificate, row: int, name: str, alone: bool) -> str:
-    """``alone``: the cells shown would be enough if their threshold were the only one."""
+def _sentence(certificate: Certificate, row: int, name: str, alone: bool, start: float) -> str:
+    """Return the sentence of a class.
+
+    ``alone``: the cells shown would be enough if their threshold were the only one; ``start``: how many cells the
+    first threshold has that is tried.
+    """
     word, opposite = _WORD[certificate.value], _WORD[-certificate.value]
     reason = Reason(int(certificate.reason[row]))
     cells, errors = int(certificate.cells[row]), int(certificate.errors[row])
@@ -27,10 +35,15 @@ def _sentence(certificate: Certificate, row: int, name: str, alone: bool) -> str
             f"{cells - errors} of {_number(cells, 'held-out cell')} there are right."
         )
     tested = _number(int(certificate.tested[row]), "held-out cell")
+    are = "is" if cells == 1 else "are"
     if reason is Reason.TOO_FEW and alone:
         why = (
-            f"{cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold are right, but thresholds are "
-            "tried from the strictest on, and at a stricter one too many were wrong to go on"
+            f"{cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold {are} right, but "
+            + (
+                f"the strictest threshold that is tried has at least {start:,.0f}, of which too many were wrong"
+                if cells < start
+                else "thresholds are tried from the strictest on, and at a stricter one too many were wrong to go on"
+            )
         )
         return f"'{name}' has no threshold for {word}: {why}{_remedy(certificate, row, reason)}."
     why = {
@@ -40,11 +53,11 @@ def _sentence(certificate: Certificate, row: int, name: str, alone: bool) -> str
         Reason.TOO_FEW_OF_OTHER: f"too few held-out cells are known to be {opposite} to say how many would pass",
         Reason.PREVALENCE_OPEN: "there are too few cells to estimate how many unknown cells are present",
         Reason.TOO_FEW: (
-            f"of its {tested}, {cells - errors} of {cells:,} beyond a threshold are right, "
+            f"of its {tested}, {cells - errors} of {cells:,} beyond a threshold {are} right, "
             f"too few to show {certificate.target[row]:.4g}"
         ),
         Reason.TOO_LOW: (
-            f"at best {cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold are right, "
+            f"at best {cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold {are} right, "
             f"which does not show {certificate.target[row]:.4g}"
         ),
         Reason.LETS_TOO_MUCH_THROUGH: f"every precise threshold would also take in too many that are {opposite}",
