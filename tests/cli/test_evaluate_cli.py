@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 from satl.errors import RunError
@@ -45,10 +46,35 @@ def test_evaluate_is_the_metric_of_the_probabilities(
     assert json.loads(out) == expected
     written = json.loads((run / f"evaluation-{split}.json").read_text())
     assert (written.pop("split"), written.pop("checkpoint")) == (split, checkpoint)
+    assert written.pop("thresholds") == "0.5 for every class"
     assert written == expected
     with (run / f"evaluation-{split}.csv").open() as file:
         rows_written = list(csv.DictReader(file))
     assert [row["name"] for row in rows_written] == list(data.table.classes)
+
+
+def test_every_class_can_have_a_threshold_of_its_own(satl: Satl, run: Path, tmp_path: Path) -> None:
+    recogniser = Recogniser.load(run)
+    data = load_data(recogniser.config)
+    probabilities = recogniser.probabilities(data.source, data.rows("test"))
+    limits = np.median(probabilities, axis=0).astype(np.float64)
+    cuts = tmp_path / "cuts.csv"
+    shown = [f"{name},{limit!r}" for name, limit in zip(recogniser.classes, limits.tolist(), strict=True)]
+    cuts.write_text("\n".join(["class,threshold", *shown[:-1], f"{recogniser.classes[-1]},"]) + "\n")
+    code, out, err = satl("evaluate", run, "--thresholds", cuts, "--json")
+    assert (code, err) == (0, "")
+    limits[-1] = np.inf  # none: never present
+    cells = data.table.cells[data.rows("test")]
+    expected = evaluate_scores(probabilities, cells, recogniser.classes, limits).as_dict()
+    assert json.loads(out) == expected
+    assert expected["per_class"][-1]["threshold"] is None
+    assert expected["OF1"] != evaluate_scores(probabilities, cells, recogniser.classes).summary()["OF1"]
+    assert json.loads((run / "evaluation-test.json").read_text())["thresholds"] == "cuts.csv"
+    assert "cuts.csv" in satl("evaluate", run, "--thresholds", cuts)[1]
+    assert "at 0.3" in satl("evaluate", run, "--threshold", "0.3")[1]
+    code, _, err = satl("evaluate", run, "--threshold", "0.3", "--thresholds", cuts)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "give one of the two" in err
 
 
 def test_the_split_is_test_where_there_is_one(satl: Satl, run: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from satl.demo.scenes import make_scenes
+from satl.training.decisions import same_threshold
 from satl.training.prediction import write_predictions
 from satl.training.recogniser import Recogniser
 
@@ -52,6 +53,33 @@ def test_predictions_are_those_of_the_evaluation(
     found = np.array([float(row["probability"]) for row in rows]).reshape(2, 24)
     np.testing.assert_allclose(found, expected, atol=2e-6)
     assert [row["present"] for row in rows] == [str(int(value >= 0.5)) for value in expected.flatten()]
+
+
+def test_every_class_can_have_a_threshold_of_its_own(
+    satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out_file, cuts = tmp_path / "out.csv", tmp_path / "cuts.csv"
+    classes = Recogniser.load(tiny_run).classes
+    limits = {name: number / len(classes) for number, name in enumerate(classes)}
+    lines = [f"{name},{limit}" for name, limit in list(limits.items())[:-1]] + [f"{classes[-1]},"]
+    cuts.write_text("class,threshold\n" + "\n".join(lines) + "\n")
+    limits[classes[-1]] = 2.0
+    code, out, err = satl("predict", tiny_run, folder, "-o", out_file, "--thresholds", cuts)
+    assert (code, err) == (0, "")
+    assert f"1 of 24 classes has no threshold and is never present: {classes[-1]}\n" in out
+    with out_file.open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["present"] for row in rows} == {"0", "1"}
+    for row in rows:
+        assert int(row["present"]) == (float(row["probability"]) >= limits[row["label"]])
+    monkeypatch.setattr("satl.training.prediction.predict_files", None)  # the work would fail
+    cuts.write_text("class,threshold\nghost,0.5\n")
+    code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv", "--thresholds", cuts)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "row 1 is about class 'ghost', which the run does not have" in err
+    code, _, err = satl("predict", tiny_run, folder, "-o", out_file, "--force", "--thresholds", out_file)
+    assert code == 2
+    assert "out.csv" in err
 
 
 def test_jsonl_of_a_folder_in_order_with_another_threshold(
@@ -160,7 +188,7 @@ def test_an_image_that_is_given_twice_is_looked_at_once(
 
 def test_writing_takes_no_more_memory_for_more_images(tmp_path: Path) -> None:
     probabilities = np.full((1000, 300), 0.5, dtype=np.float32)
-    write = write_predictions(tmp_path / "o.csv", 0.5)
+    write = write_predictions(tmp_path / "o.csv", same_threshold(0.5, 300))
     names, classes = [f"{n}.png" for n in range(1000)], [f"class {n}" for n in range(300)]
     tracemalloc.start()
     try:

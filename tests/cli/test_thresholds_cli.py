@@ -6,6 +6,7 @@ import csv
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import pytest
 from satl.methods.base import RULES
 from satl.thresholds import FixedThreshold, MetricThreshold, SemanticAwareThreshold
 from satl.thresholds.application import apply_rule
+from satl.training.data import load_data
+from satl.training.recogniser import Recogniser
 
 Satl = Callable[..., tuple[int, str, str]]
 PAGE = (Path(__file__).parents[2] / "docs" / "thresholds.md").read_text(encoding="utf-8")
@@ -251,3 +254,42 @@ def test_the_examples_of_the_page(satl: Satl, tmp_path: Path, monkeypatch: pytes
 def test_every_rule_has_a_row_on_the_page() -> None:
     for name in RULES:
         assert f"| `{name}` |" in PAGE, name
+
+
+def test_a_run_gives_scores_and_labels_of_the_images_it_has_seen(
+    satl: Satl, tiny_run: Path, tmp_path: Path
+) -> None:
+    cuts = tmp_path / "cuts.csv"
+    code, out, err = satl("thresholds", "--scores", tiny_run, "--rule", "mat", "-o", cuts)
+    assert (code, err) == (0, "")
+    recogniser = Recogniser.load(tiny_run)
+    seen = load_data(recogniser.config)
+    rows = np.concatenate([seen.rows("train"), seen.rows("val")])  # not one test image
+    assert f"{tiny_run}: {len(rows)} images, rule mat\n" in out
+    probabilities = recogniser.probabilities(seen.source, rows)
+    expected = apply_rule(
+        MetricThreshold(24), probabilities, seen.table.cells[rows], recogniser.classes, seen.table.truth[rows]
+    )
+    with cuts.open(encoding="utf-8") as file:
+        found = {row["class"]: float(row["threshold"]) for row in csv.DictReader(file)}
+    assert found == {row.name: pytest.approx(row.threshold, abs=1e-6) for row in expected}
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    assert satl("evaluate", run, "--split", "val", "--thresholds", cuts)[0] == 0
+
+
+def test_a_run_needs_no_labels_and_keeps_its_own_thresholds(
+    satl: Satl, tiny_run: Path, tmp_path: Path
+) -> None:
+    own = tiny_run / "thresholds.csv"
+    before = own.read_bytes()
+    for more, part in (
+        (("--labels", tmp_path / "t.csv"), "is a run and has labels of its own; leave it out"),
+        (("-o", own, "--force"), "thresholds.csv"),
+    ):
+        code, out, err = satl("thresholds", "--scores", tiny_run, "--rule", "mat", *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert part in err
+    assert own.read_bytes() == before
+    code, _, err = satl("thresholds", "--scores", tmp_path, "--rule", "mat")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "config.yaml" in err

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.decisions import ThresholdOption, ThresholdsOption, chosen
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the command line."""
@@ -20,6 +22,8 @@ def evaluate(
     split: Annotated[
         str | None, typer.Option(help="train, val or test; by default test if there is one.")
     ] = None,
+    threshold: ThresholdOption = None,
+    thresholds: ThresholdsOption = None,
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the table of classes.")] = False,
@@ -29,7 +33,7 @@ def evaluate(
     from satl.training.recogniser import evaluate_run
 
     with loading("Reading images", as_json) as progress:
-        evaluation, split = evaluate_run(run, split, checkpoint, progress)
+        evaluation, split = evaluate_run(run, split, checkpoint, progress, chosen(threshold, thresholds))
     if as_json:
         typer.echo(json.dumps(evaluation.as_dict()))
         return
@@ -41,7 +45,12 @@ def evaluate(
     for column in ("", "mAP", "mAP plain", "OP", "OR", "OF1", "CP", "CR", "CF1"):
         table.add_column(column, justify="right")
     rows = (
-        ("at 0.5", evaluation.at_threshold, evaluation.mAP, evaluation.mAP_plain),
+        (
+            f"at {thresholds.name}" if thresholds else f"at {0.5 if threshold is None else threshold:g}",
+            evaluation.at_threshold,
+            evaluation.mAP,
+            evaluation.mAP_plain,
+        ),
         ("top 3", evaluation.top3, None, None),
     )
     for name, counts, interpolated, plain in rows:

@@ -30,7 +30,9 @@ def thresholds(
     scores: Annotated[
         Path,
         typer.Option(
-            "--scores", help="Scores in [0, 1]: .npz, or .csv, .tsv, .parquet with image,<class>..."
+            "--scores",
+            help="Scores in [0, 1]: .npz, or .csv, .tsv, .parquet with image,<class>...; or the folder of a run, "
+            "whose model and labels are then taken.",
         ),
     ],
     rule: Annotated[
@@ -74,7 +76,8 @@ def thresholds(
         )
     parameters = _parameters(rule, settings or [])
     if out is not None:
-        check_out(out, ".csv", overwrite=force, inputs=(scores, labels, truth))
+        kept = (scores / "thresholds.csv",) if scores.is_dir() else ()  # a run's own, of another kind
+        check_out(out, ".csv", overwrite=force, inputs=(scores, labels, truth, *kept))
     file, table = _read(scores, labels, truth, encoding)
     values = file.scores
     if max_uncertainty is not None:
@@ -141,8 +144,20 @@ def _read(
     import numpy as np
 
     from satl.labels import LabelTable, open_table
-    from satl.thresholds.scores import read_scores
+    from satl.thresholds.scores import ScoreFile, read_scores
 
+    if scores.is_dir():
+        for option, given in (("--labels", labels), ("--truth", truth), ("--encoding", encoding)):
+            if given is not None:
+                raise ConfigError(
+                    f"{option} {given}: {scores} is a run and has labels of its own; leave it out."
+                )
+        from satl.cli.progress import loading
+        from satl.training.recogniser import seen_scores
+
+        with loading("Reading images") as progress:
+            table, values = seen_scores(scores, progress)
+        return ScoreFile(scores, table.images, table.classes, values, table), table
     file = read_scores(scores, encoding)
     if labels is not None:
         if file.table is not None:

@@ -13,8 +13,8 @@ import numpy as np
 
 from satl import __version__
 from satl.errors import ConfigError, RunError
-from satl.export.decision_thresholds import DecisionThresholds
 from satl.labels.atomic import atomic_path, check_out
+from satl.training.decisions import DecisionThresholds
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -66,7 +66,7 @@ def write_onnx(
     Args:
         run: folder of a run.
         out: file to write, ``.onnx``; it takes its name only when it has been run and compared with torch.
-        thresholds: gives the thresholds of the run's classes; see :mod:`satl.export.decision_thresholds`.
+        thresholds: gives the thresholds of the run's classes; see :mod:`satl.training.decisions`.
         checkpoint: "best" or "last".
         force: replace a file that exists.
 

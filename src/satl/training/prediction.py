@@ -12,6 +12,7 @@ from typing import Any
 from satl.errors import ImageError
 from satl.images import IMAGE_EXTENSIONS, FolderImages, ImageSource, cached, is_store, packed_images
 from satl.labels.atomic import atomic_path, check_out
+from satl.training.decisions import DecisionThresholds
 from satl.training.inference import FloatArray
 from satl.training.recogniser import Recogniser
 
@@ -126,7 +127,7 @@ def _probabilities(
 
 
 def write_predictions(
-    path: Path, threshold: float, *, force: bool = False, inputs: Iterable[Path] = ()
+    path: Path, thresholds: DecisionThresholds, *, force: bool = False, inputs: Iterable[Path] = ()
 ) -> Writer:
     """Return a function that writes predictions to ``path``, as its extension says.
 
@@ -140,22 +141,25 @@ def write_predictions(
 
     def write(images: Sequence[str], classes: Sequence[str], probabilities: FloatArray) -> None:
         # One row at a time: as Python's numbers all of them would take eight times the memory.
-        rows = ((image, row.tolist()) for image, row in zip(images, probabilities, strict=True))
+        rows = (
+            (image, row.tolist(), (row >= thresholds.values).tolist())
+            for image, row in zip(images, probabilities, strict=True)
+        )
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             if path.suffix == ".csv":
                 writer = csv.writer(file, lineterminator="\n")
                 writer.writerow(("image", "label", "probability", "present"))
-                for image, row in rows:
-                    for name, value in zip(classes, row, strict=True):
-                        writer.writerow((image, name, f"{value:.6f}", int(value >= threshold)))
+                for image, row, present in rows:
+                    for name, value, there in zip(classes, row, present, strict=True):
+                        writer.writerow((image, name, f"{value:.6f}", int(there)))
                 return
-            for image, row in rows:
+            for image, row, present in rows:
                 content = {
                     "image": image,
                     "probabilities": {
                         name: round(value, 6) for name, value in zip(classes, row, strict=True)
                     },
-                    "present": [name for name, value in zip(classes, row, strict=True) if value >= threshold],
+                    "present": [name for name, there in zip(classes, present, strict=True) if there],
                 }
                 file.write(json.dumps(content, ensure_ascii=False) + "\n")
 

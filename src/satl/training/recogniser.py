@@ -13,12 +13,14 @@ import torch
 from satl.errors import RunError, nearest
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batches, ImageSource
+from satl.labels import LabelTable
 from satl.labels.atomic import atomic_path
 from satl.methods import Learner
 from satl.training.build import build_learner, build_transform, place
 from satl.training.checkpoints import AVERAGE, LEARNER, STATE, load_module, load_state
 from satl.training.config import RunConfig
 from satl.training.data import SPLITS, RunData, load_data
+from satl.training.decisions import DecisionThresholds, same_threshold
 from satl.training.inference import FloatArray, cell_scores, class_probabilities
 from satl.training.run_folder import RunFolder
 
@@ -110,8 +112,11 @@ def evaluate_run(
     split: str | None = None,
     checkpoint: str = "best",
     progress: Callable[[int, int], Any] | None = None,
+    choose: Callable[[tuple[str, ...]], DecisionThresholds] | None = None,
 ) -> tuple[Evaluation, str]:
     """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv`` into it.
+
+    ``choose`` says from which probabilities on the classes are present, by default 0.5.
 
     Without a ``split`` it is ``test`` where the run has one and ``val`` otherwise; the name comes back. A run that
     left the test images out (``data.use_test``) is tested where ``test`` is asked for.
@@ -124,14 +129,13 @@ def evaluate_run(
             f"--split {split}: there is no such split{nearest(split, SPLITS)}; use train, val or test."
         )
     recogniser = Recogniser.load(run, checkpoint)
+    thresholds = (
+        same_threshold(0.5, len(recogniser.classes)) if choose is None else choose(recogniser.classes)
+    )
     config = recogniser.config
     if split == "test":
         config = config.model_copy(update={"data": config.data.model_copy(update={"use_test": True})})
-    data = load_data(config, progress)
-    if data.table.classes != recogniser.classes:
-        raise RunError(
-            f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
-        )
+    data = _data_of(run, recogniser, config, progress)
     if split is None:
         split = "test" if len(data.rows("test")) else "val"
     rows = data.rows(split)
@@ -140,13 +144,43 @@ def evaluate_run(
     if split != "test":
         require_same_data(RunFolder.open(run), data, split)
     probabilities = recogniser.probabilities(data.source, rows)
-    evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes)
+    limits = np.where(thresholds.never, np.float32(np.inf), thresholds.values)
+    evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes, limits)
     folder = Path(run)
     with atomic_path(folder / f"evaluation-{split}.json") as temporary:
-        content = {"split": split, "checkpoint": checkpoint, **evaluation.as_dict()}
+        facts = {"split": split, "checkpoint": checkpoint, "thresholds": thresholds.source}
+        content = {**facts, **evaluation.as_dict()}
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     evaluation.write_csv(folder / f"evaluation-{split}.csv")
     return evaluation, split
+
+
+def seen_scores(
+    run: Path | str, progress: Callable[[int, int], Any] | None = None
+) -> tuple[LabelTable, FloatArray]:
+    """Return the images that a run was trained and validated on, and what its best model says of them, ``(N, C)``.
+
+    The labels are those that the run had; test images are not looked at.
+
+    Raises:
+        RunError: the labels or the split are no longer what the run had.
+    """
+    recogniser = Recogniser.load(run)
+    data = _data_of(run, recogniser, recogniser.config, progress)
+    require_same_data(RunFolder.open(run), data, "train")
+    rows = np.sort(np.concatenate([data.rows("train"), data.rows("val")]))
+    return data.table.select(rows), recogniser.probabilities(data.source, rows)
+
+
+def _data_of(
+    run: Path | str, recogniser: Recogniser, config: RunConfig, progress: Callable[[int, int], Any] | None
+) -> RunData:
+    data = load_data(config, progress)
+    if data.table.classes != recogniser.classes:
+        raise RunError(
+            f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
+        )
+    return data
 
 
 def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
