@@ -21,7 +21,7 @@ from satl.models.backbone import Backbone
 from satl.scoring import fit_probe
 from satl.training.data import load_data
 from satl.training.reading import save_config
-from training.tiny import tiny_config
+from training.tiny import tiny_config, train
 
 TINY_TRAINING = [
     "data.scenes.train=64",
@@ -285,3 +285,18 @@ def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> 
     other = run("probe", *asked, 0.5)
     assert other.returncode == 1
     assert "holds the features of other images" in other.stderr
+
+
+def test_cuts_are_measured_and_leave_the_run_as_it_was(tmp_path: Path) -> None:
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for seed, path in enumerate(runs):
+        train(path, tiny_config("training.epochs=1", "training.stage1_epochs=1", f"training.seed={seed}"))
+    finished = run("cuts", *runs)
+    lines = finished.stdout.splitlines()
+    assert lines[0].startswith("2 runs"), finished.stderr
+    for name, line in zip(("OF1", "CF1"), lines[2:], strict=True):
+        label, plain, cut, difference, *_ = line.split()
+        assert label == name
+        assert float(difference) == pytest.approx(float(cut) - float(plain), abs=0.11)
+        written = [json.loads((path / "evaluation-test.json").read_text())[name] for path in runs]
+        assert float(plain) == pytest.approx(50 * sum(written), abs=0.06)
