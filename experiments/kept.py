@@ -14,11 +14,10 @@ The second takes the finished cells of the folder RUNS; those that were kept bef
 from __future__ import annotations
 
 import argparse
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from satl.errors import SatlError
-from satl.experiments.grid import read_grid
+from satl.experiments.grid import choose_cells, read_grid
 from satl.experiments.results import Results, read_results
 
 
@@ -31,9 +30,8 @@ def missing(grid: Path, patterns: list[str]) -> list[str]:
     """Return the names of the cells that are not kept."""
     file = kept_file(grid)
     there = {row["run"] for row in read_results(file).rows} if file.is_file() else set()
-    names = [cell.name for cell in read_grid(grid).cells() if cell.name not in there]
-    found = [name for pattern in patterns or ["*"] for name in names if fnmatchcase(name, pattern)]
-    return list(dict.fromkeys(found))
+    chosen = choose_cells(read_grid(grid).cells(), patterns)
+    return [cell.name for cell in chosen if cell.name not in there]
 
 
 def add(folder: Path, grid: Path) -> tuple[int, int]:

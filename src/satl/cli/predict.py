@@ -42,7 +42,7 @@ def predict(
     # A wrong place is refused before the work, not after it. What the run itself keeps is never replaced.
     kept = RunFolder.open(run)
     decisions = chosen(threshold, thresholds)(kept.read_classes())
-    inputs = (*files, kept.metrics, kept.thresholds, *(() if thresholds is None else (thresholds,)))
+    inputs = (*files, kept.metrics, kept.thresholds, thresholds)
     write = write_predictions(out, decisions, force=force, inputs=inputs)
     with loading("Reading images") as progress:
         if packed:

@@ -127,7 +127,7 @@ def _probabilities(
 
 
 def write_predictions(
-    path: Path, thresholds: DecisionThresholds, *, force: bool = False, inputs: Iterable[Path] = ()
+    path: Path, thresholds: DecisionThresholds, *, force: bool = False, inputs: Iterable[Path | None] = ()
 ) -> Writer:
     """Return a function that writes predictions to ``path``, as its extension says.
 

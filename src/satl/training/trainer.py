@@ -17,7 +17,7 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import nn
 
-from satl.errors import ConfigError, RunError, Stopped, in_shell
+from satl.errors import ConfigError, Stopped, in_shell
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
 from satl.images.batches import told_of_workers
@@ -33,6 +33,7 @@ from satl.training.build import build_augment, build_learner, build_step, build_
 from satl.training.config import RunConfig
 from satl.training.data import RunData
 from satl.training.display import Display, Silent
+from satl.training.divergence import require_finite
 from satl.training.ema import MovingAverage
 from satl.training.environment import environment_facts
 from satl.training.inference import class_probabilities, pooled_features
@@ -41,7 +42,7 @@ from satl.training.optimisers import make_schedule
 from satl.training.reading import save_config
 from satl.training.run_folder import RunFolder
 from satl.training.saving import Saver
-from satl.training.sharding import leave_to_shards, local, shard_heads
+from satl.training.sharding import leave_to_shards, shard_heads
 from satl.training.signals import stop_signals
 from satl.training.step import StepInputs
 from satl.training.survey import plan_survey, take_survey
@@ -222,7 +223,7 @@ class Trainer:
             every = training.checkpoint_steps
             stop = self._agreed(asked_to_stop(), done)
             if stop or (every is not None and done % every == 0):
-                self._require_finite(epoch)
+                require_finite(self.tally.mean_losses(), self.learner, self.folder.path, epoch)
                 self.saver.save_last(epoch, done, self.best, self.tally)
             if stop:
                 raise Interrupted(
@@ -326,7 +327,8 @@ class Trainer:
 
     def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:
         training = self.config.training
-        losses = self._require_finite(epoch)
+        losses = self.tally.mean_losses()
+        require_finite(losses, self.learner, self.folder.path, epoch)
         thresholds = {name: value.tolist() for name, value in self.learner.thresholds().items()}
         row: dict[str, Any] = {
             "epoch": epoch,
@@ -358,23 +360,6 @@ class Trainer:
         if self._saves_after(epoch):
             self.saver.save_last(epoch + 1, 0, self.best, self.tally)
         self.display.epoch(row)
-
-    @torch.no_grad()
-    def _require_finite(self, epoch: int) -> dict[str, float]:
-        """Return the losses of the epoch so far; end a run that has diverged before its checkpoint is replaced."""
-        losses = self.tally.mean_losses()
-        # The last step can leave weights behind that no loss has seen yet.
-        broken = torch.stack(
-            [(~local(weight).isfinite()).any() for weight in self.learner.parameters()]
-        ).any()
-        if not math.isfinite(losses["total"]) or bool(sum_across(broken.float()) > 0):
-            seen = not math.isfinite(losses["total"])
-            what = "loss is no longer a finite number" if seen else "weights are no longer finite numbers"
-            raise RunError(
-                f"{self.folder.path}: the {what} in epoch {epoch + 1} ({losses}); lower training.lr, or set "
-                "training.clip_norm."
-            )
-        return losses
 
     def _saves_after(self, epoch: int) -> bool:
         """Whether a checkpoint is written at the end of an epoch, also if nobody asks to stop."""
