@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 
 from satl.evaluation.paired import pair_by_key, paired_test
-from satl.experiments.grid import read_grid
+from satl.experiments.configs import cell_configs, changed_settings
+from satl.experiments.grid import Cell, read_grid
 from satl.experiments.results import Estimate, Results, read_results
 from satl.experiments.tables import DASH, number, p_value, share, spread, title_of
 
@@ -33,6 +33,12 @@ PAIRS = (
     ("satl+", "sst+satl"),
     ("satl+", "ignore"),
 )
+OTHER_PAIRS = (
+    *(("ssgrl", "ignore"), ("kggr", "ignore"), ("ml-gcn", "ignore"), ("assume-negative", "ignore")),
+    *(("hst", "sst"), ("sst+drl", "sst"), ("hst+drl", "hst")),
+    *(("sst+sate", "sst"), ("sst+satl", "sst+sate"), ("hst+sate", "hst"), ("hst+satl", "hst+sate")),
+)
+"""Comparisons in which at least one method is not among the main ones."""
 
 
 def results(experiment: str, grid: str) -> Results:
@@ -110,12 +116,23 @@ def f1_table(experiment: str) -> str:
 
 
 def pair_table(experiment: str) -> str:
-    """Return the differences between methods, paired by seed."""
-    found = results(experiment, "main")
+    """Return the differences between the main methods, paired by seed."""
+    return _differences(results(experiment, "main"), PAIRS, SEEDS)
+
+
+def other_pair_table(experiment: str) -> str:
+    """Return the differences between the other methods and those they are compared with, paired by seed."""
+    found = Results([row for grid in ("main", "others") for row in results(experiment, grid).rows])
+    return _differences(found, OTHER_PAIRS, seeds_of(experiment, "others"))
+
+
+def _differences(found: Results, pairs: Iterable[tuple[str, str]], seeds: int) -> str:
     proportions = _proportions(found)
     rows = []
-    for first, second in PAIRS:
-        cells = [difference(scores(found, first, one), scores(found, second, one)) for one in proportions]
+    for first, second in pairs:
+        cells = [
+            difference(scores(found, first, one), scores(found, second, one), seeds) for one in proportions
+        ]
         rows.append((f"{title_of(first)} - {title_of(second)}", *cells))
     return table(("difference in mAP [95 % interval], p", *_percents(proportions)), rows, align="---")
 
@@ -175,26 +192,87 @@ def others_table(experiment: str) -> str:
     proportions = _proportions(found)
     methods = dict.fromkeys(row["method"] for row in found.rows)
     rows = [
-        (title_of(method), *(estimate(scores(found, method, one).values(), seeds) for one in proportions))
+        (
+            title_of(method),
+            *(estimate(scores(found, method, one).values(), seeds) for one in proportions),
+            estimate(found.averages("mAP", method, proportions, model="last").values(), seeds),
+        )
         for method in methods
     ]
-    return table(("mAP", *_percents(proportions)), rows)
+    return table(("mAP", *_percents(proportions), "average"), rows)
 
 
 def sweep_table(experiment: str) -> str:
-    """Return mAP and pseudo-labels over the values of single settings."""
-    grid, found = read_grid(EXPERIMENTS / experiment / "sweeps.yaml"), results(experiment, "sweeps")
+    """Return mAP and pseudo-labels over the values of single settings, where all of them were run."""
+    grid, found = read_grid(EXPERIMENTS / experiment / "sweeps.yaml"), _sweep_results(experiment)
     seeds = len(grid.seeds)
-    rows = []
+    same = {(cell.method, cell.variant) for cell in _equal_to_plain(experiment, "sweeps", "sweeps")}
+    lines = []
     for sweep in grid.sweeps:
-        for method, value in product(sweep.methods or grid.methods, sweep.values):
-            place = [(method, proportion, sweep.variant(value)) for proportion in grid.proportions]
-            cells = [estimate(scores(found, *one).values(), seeds) for one in place]
-            cells += [_quality(found, *one, seeds=seeds) for one in place]
-            rows.append((f"{title_of(method)}, `{sweep.title}: {value}`", *cells))
-    percents = [share(proportion) for proportion in grid.proportions]
-    head = [f"{what}, {percent}" for what in ("mAP", "precision / recall") for percent in percents]
+        for method in sweep.methods or grid.methods:
+            variants = {value: sweep.variant(value) for value in sweep.values}
+            usual = next((variant for variant in variants.values() if (method, variant) in same), "")
+            for value, variant in variants.items():
+                lines.append((f"{title_of(method)}, `{sweep.title}: {value}`", method, variant, usual))
+    proportions = [
+        proportion
+        for proportion in grid.proportions
+        if all(scores(found, method, proportion, variant) for _, method, variant, _ in lines)
+    ]
+    rows = []
+    for words, method, variant, usual in lines:
+        cells = []
+        for proportion in proportions:
+            here = scores(found, method, proportion, variant)
+            change = (
+                "" if variant == usual else difference(here, scores(found, method, proportion, usual), seeds)
+            )
+            cells += [
+                estimate(here.values(), seeds),
+                change,
+                _quality(found, method, proportion, variant, seeds),
+            ]
+        rows.append((words, *cells))
+    columns = ("mAP, {}", "difference, {} [95 % interval], p", "precision / recall, {}")
+    head = [column.format(share(proportion)) for proportion in proportions for column in columns]
     return table(("", *head), rows, align="---")
+
+
+def _equal_to_plain(experiment: str, varied: str, plain: str) -> dict[Cell, str]:
+    """Return the cells of a grid whose variant changes nothing, and the name of the plain cell that each one equals.
+
+    Args:
+        experiment: its folder.
+        varied: the grid that has variants.
+        plain: the grid with the plain cells.
+    """
+    folder = EXPERIMENTS / experiment
+    configs = {
+        name: cell_configs(read_grid(folder / f"{name}.yaml"), folder, name) for name in {varied, plain}
+    }
+    by_name = {cell.name: config for cell, config in configs[plain].items()}
+    found = {}
+    for cell, config in configs[varied].items():
+        name = replace(cell, variant="").name
+        if cell.variant and name in by_name and not changed_settings(by_name[name], config):
+            found[cell] = name
+    return found
+
+
+def _sweep_results(experiment: str) -> Results:
+    """Return what the sweeps measured, and for values that change nothing the runs of ``others.yaml`` they equal."""
+    found = results(experiment, "sweeps")
+    if not (EXPERIMENTS / experiment / "others.yaml").is_file():
+        return found
+    there = {row["run"] for row in found.rows}
+    others = results(experiment, "others").rows
+    borrowed = [
+        {**row, "variant": cell.variant, "run": cell.name}
+        for cell, name in _equal_to_plain(experiment, "sweeps", "others").items()
+        for row in others
+        if row["run"] == name and cell.name not in there
+    ]
+    return Results([*found.rows, *borrowed])
 
 
 def _quality(found: Results, method: str, proportion: float, variant: str = "", seeds: int = SEEDS) -> str:
@@ -257,6 +335,8 @@ def _coco18_parts() -> str:
         ("satl+", "no-probe", "without the probe (`probe_weight: 0`)"),
         ("satl+", "no-pseudo", "without pseudo-labels (`pseudo_weight: 0`)"),
         ("satl+", "no-cross", "without those of the cross-image generator (`generators: teacher`)"),
+        ("satl+", "no-jitter", "without changed colours (`images.jitter: 0`)"),
+        ("satl+", "no-freeze", "with statistics of its own batches (`freeze_statistics: false`)"),
     )
     return part_table("coco18", "main", wording, {})
 
@@ -290,6 +370,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "scenes sweeps": partial(sweep_table, "scenes"),
     "coco18 alike": partial(alike_table, "coco18"),
     "coco18 others": partial(others_table, "coco18"),
+    "coco18 other differences": partial(other_pair_table, "coco18"),
+    "coco18 sweeps": partial(sweep_table, "coco18"),
     "coco18 parts": _coco18_parts,
     "coco18 tuning": _coco18_tuning,
 }

@@ -49,5 +49,27 @@ def test_kept_results_are_of_cells_of_the_grid(file: Path) -> None:
     assert {row["split"] for row in rows} == {"val" if file.stem == "tuning" else "test"}
 
 
+def test_values_that_change_nothing_are_the_plain_runs(writer: ModuleType) -> None:
+    same = writer._equal_to_plain("coco18", "sweeps", "others")
+    assert {cell.variant for cell in same} == {"rate=0.9", "negative_quantile=0.999", "positive_quantile=0.1"}
+    assert all(cell.name == f"{name}-{cell.variant}" for cell, name in same.items())
+    found, others = writer._sweep_results("coco18"), writer.results("coco18", "others")
+    borrowed = writer.scores(found, "hst+sate", 0.2, "rate=0.9")
+    assert borrowed == writer.scores(others, "hst+sate", 0.2)
+    assert len(borrowed) == 3
+    # Another value is never taken from there, and what the sweep itself ran is what counts.
+    assert not writer.scores(found, "hst+sate", 0.5, "rate=0.7")
+    assert writer.scores(found, "hst+sate", 0.2, "rate=0.7") == writer.scores(
+        writer.results("coco18", "sweeps"), "hst+sate", 0.2, "rate=0.7"
+    )
+
+
+def test_a_sweep_shows_only_proportions_it_was_run_at(writer: ModuleType) -> None:
+    head = writer.sweep_table("coco18").splitlines()[0]
+    assert "20 %" in head
+    assert "50 %" not in head
+    assert "50 %" in writer.sweep_table("scenes").splitlines()[0]
+
+
 def test_there_are_kept_results() -> None:
-    assert len(KEPT) == 8
+    assert len(KEPT) == 9
