@@ -9,14 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import yaml
 
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
+from satl.images import FolderImages
 from satl.reports.collect import measure_run
 from satl.training.checkpoints import load_state, save_state
 from satl.training.data import load_data
 from satl.training.reading import apply_overrides, make_config
-from satl.training.recogniser import Recogniser, evaluate_run
+from satl.training.recogniser import Recogniser, evaluate_run, seen_scores
 from satl.training.run_folder import RunFolder
 from training.tiny import TINY, tiny_config, train
 
@@ -129,6 +131,68 @@ def table_run(pictures: Path, tmp_path: Path) -> TableRun:
     content["images"] = {**content["images"], "store_size": 32}
     train(tmp_path / "run", make_config(content, "tiny"))
     return TableRun(tmp_path / "run", table)
+
+
+def test_only_the_images_of_the_split_are_read(table_run: TableRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, _ = table_run
+    config = RunFolder.open(run).read_config()
+    data = load_data(config)
+    expected = {split: evaluate_run(run, split)[0].as_dict() for split in ("val", "test")}
+    read: list[int] = []
+    decode = FolderImages.image
+
+    def noted(self: FolderImages, i: int) -> np.ndarray:
+        read.append(i)
+        return decode(self, i)
+
+    monkeypatch.setattr(FolderImages, "image", noted)
+    for split, wanted in expected.items():
+        read.clear()
+        seen: list[tuple[int, int]] = []
+        evaluation, _ = evaluate_run(run, split, progress=lambda *now, seen=seen: seen.append(now))
+        assert sorted(read) == data.rows(split).tolist()
+        assert seen[-1] == (len(read), len(read))
+        assert evaluation.as_dict() == wanted
+    read.clear()
+    seen_scores(run)
+    assert sorted(read) == sorted([*data.rows("train"), *data.rows("val")])
+    # Where they do not fit into memory they are read one batch after the other, and say the same.
+    file = run / "config.yaml"
+    content = apply_overrides(config.resolved(), ("images.cache_gb=0",))
+    file.write_text(yaml.safe_dump(content))
+    read.clear()
+    assert evaluate_run(run, "test")[0].as_dict() == expected["test"]
+    assert sorted(read) == data.rows("test").tolist()
+
+
+def test_an_evaluation_can_be_written_elsewhere(satl: Satl, run: Path, tmp_path: Path) -> None:
+    before = {file.name for file in run.iterdir()}
+    code, out, err = satl("evaluate", run, "--out", tmp_path / "mine")
+    assert (code, err) == (0, "")
+    assert f"{tmp_path / 'mine' / 'evaluation-test.json'}" in out
+    assert {file.name for file in run.iterdir()} == before
+    assert {file.name for file in (tmp_path / "mine").iterdir()} == {
+        "evaluation-test.json",
+        "evaluation-test.csv",
+    }
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_image_is_read(
+    satl: Satl, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recogniser, "probabilities", None)
+    (tmp_path / "file").write_text("")
+    code, out, err = satl("evaluate", run, "--out", tmp_path / "file")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "is a file, not a folder; give another place" in err
+
+    def refused(self: Path, *_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "touch", refused)
+    code, out, err = satl("evaluate", run)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"--out {run}: cannot be written (Permission denied); give another place" in err
 
 
 def test_images_that_may_have_been_trained_on_are_not_validated_on(satl: Satl, table_run: TableRun) -> None:

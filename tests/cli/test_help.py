@@ -74,6 +74,21 @@ def test_what_the_output_cannot_encode_is_escaped(tmp_path: Path, encoding: str)
         assert part in done.stdout.decode(encoding)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("arguments", [("methods",), ("--version",)])
+def test_no_room_for_the_output_is_said_in_a_sentence(arguments: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "satl", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("error: the output cannot be written (No space left on device): make room")
+
+
 def test_every_command_has_help(satl: Callable[..., tuple[int, str, str]]) -> None:
     for command in COMMANDS:
         code, out, err = satl(command, "-h")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 import warnings
 from importlib import import_module
@@ -59,6 +61,22 @@ def main() -> None:
         label = "" if isinstance(error, Stopped) else "[bold red]error:[/] "
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"{label}{escape(str(error))}")
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _write_no_more()
+        where = "the output" if error.filename is None else error.filename
+        Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(
+            f"error: {where} cannot be written ({error.strerror}): make room, then run the command again."
+        )
+        sys.exit(2)
+
+
+def _write_no_more() -> None:
+    """Let what is still to be written to the standard output go: Python would fail at it again while it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _print_what_the_locale_lacks() -> None:

@@ -25,6 +25,9 @@ def evaluate(
     threshold: ThresholdOption = None,
     thresholds: ThresholdsOption = None,
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder to write into instead of RUN.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the table of classes.")] = False,
 ) -> None:
@@ -33,7 +36,7 @@ def evaluate(
     from satl.training.recogniser import evaluate_run
 
     with loading("Reading images", as_json) as progress:
-        evaluation, split = evaluate_run(run, split, checkpoint, progress, chosen(threshold, thresholds))
+        evaluation, split = evaluate_run(run, split, checkpoint, progress, chosen(threshold, thresholds), out)
     if as_json:
         typer.echo(json.dumps(evaluation.as_dict()))
         return
@@ -71,8 +74,10 @@ def evaluate(
             numbers = (_percent(value, 1) for value in shown)
             classes.add_row(row.name, str(row.known_positives), str(row.known_negatives), *numbers)
         console.print(classes)
+    folder = run if out is None else out
     console.print(
-        f"Written: {run / f'evaluation-{split}.json'} and {run / f'evaluation-{split}.csv'}", soft_wrap=True
+        f"Written: {folder / f'evaluation-{split}.json'} and {folder / f'evaluation-{split}.csv'}",
+        soft_wrap=True,
     )
 
 

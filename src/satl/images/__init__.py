@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from satl.images.decode import IMAGE_EXTENSIONS, decode_image
 from satl.images.pack import Packing, pack_images
-from satl.images.source import ArrayImages, BulkSource, FolderImages, ImageSource, cached
+from satl.images.source import ArrayImages, BulkSource, ChosenImages, FolderImages, ImageSource, cached
 from satl.images.store import PackedImages, check_store, is_store, packed_images
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "Batch",
     "Batches",
     "BulkSource",
+    "ChosenImages",
     "EvalTransform",
     "FolderImages",
     "ImageSource",

@@ -239,6 +239,35 @@ class ArrayImages:
         return gather_rows(self._pixels.transpose(0, 2, 3, 1), rows, out)
 
 
+class ChosenImages:
+    """Some images of a source, which is not asked for the others.
+
+    Args:
+        source: where they come from.
+        rows: positions in the source, int64 (N,).
+
+    >>> pixels = np.arange(3, dtype=np.uint8)[:, None, None, None] + np.zeros((3, 2, 2, 3), dtype=np.uint8)
+    >>> some = ChosenImages(ArrayImages(pixels), np.array([2, 0]))
+    >>> len(some), some.size, int(some.image(0).max())
+    (2, 2, 2)
+    """
+
+    def __init__(self, source: ImageSource, rows: NDArray[np.int64]) -> None:
+        self._source, self._rows = source, rows
+
+    @property
+    def size(self) -> int:
+        """Side S of every image in pixels."""
+        return self._source.size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def image(self, i: int) -> NDArray[np.uint8]:
+        """Image ``i`` of those chosen: uint8 (S, S, 3)."""
+        return self._source.image(int(self._rows[i]))
+
+
 def gather_rows(pixels: NDArray[np.uint8], rows: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
     """Copy images at ``rows`` (B,) of ``pixels`` (N, S, S, 3) to ``out``: uint8 (B, 3, S, S), channels last."""
     import torch

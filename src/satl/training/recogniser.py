@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from satl.errors import RunError, nearest
 from satl.evaluation import Evaluation, evaluate_scores
-from satl.images import Batches, ImageSource
+from satl.images import Batches, BulkSource, ChosenImages, ImageSource, cached
 from satl.labels import LabelTable
-from satl.labels.atomic import atomic_path
+from satl.labels.atomic import atomic_path, check_out_folder
 from satl.methods import Learner
 from satl.training.build import build_learner, build_transform, place
 from satl.training.checkpoints import AVERAGE, LEARNER, STATE, load_module, load_state
@@ -113,15 +114,18 @@ def evaluate_run(
     checkpoint: str = "best",
     progress: Callable[[int, int], Any] | None = None,
     choose: Callable[[tuple[str, ...]], DecisionThresholds] | None = None,
+    out: Path | None = None,
 ) -> tuple[Evaluation, str]:
     """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv`` into it.
 
-    ``choose`` says from which probabilities on the classes are present, by default 0.5.
+    ``choose`` says from which probabilities on the classes are present, by default 0.5. ``out`` is another folder to
+    write into.
 
     Without a ``split`` it is ``test`` where the run has one and ``val`` otherwise; the name comes back. A run that
     left the test images out (``data.use_test``) is tested where ``test`` is asked for.
 
     Raises:
+        ConfigError: nothing can be written into the folder.
         RunError: there is nothing to evaluate, or ``train`` or ``val`` is no longer what the run had.
     """
     if split is not None and split not in SPLITS:
@@ -129,13 +133,15 @@ def evaluate_run(
             f"--split {split}: there is no such split{nearest(split, SPLITS)}; use train, val or test."
         )
     recogniser = Recogniser.load(run, checkpoint)
+    folder = Path(run) if out is None else out
+    check_out_folder(folder)
     thresholds = (
         same_threshold(0.5, len(recogniser.classes)) if choose is None else choose(recogniser.classes)
     )
     config = recogniser.config
     if split == "test":
         config = config.model_copy(update={"data": config.data.model_copy(update={"use_test": True})})
-    data = _data_of(run, recogniser, config, progress)
+    data = _data_of(run, recogniser, config)
     if split is None:
         split = "test" if len(data.rows("test")) else "val"
     rows = data.rows(split)
@@ -143,10 +149,9 @@ def evaluate_run(
         raise RunError(f"{run}: the table has no row of split '{split}'; use --split val or train.")
     if split != "test":
         require_same_data(RunFolder.open(run), data, split)
-    probabilities = recogniser.probabilities(data.source, rows)
+    probabilities = _probabilities_of(recogniser, data, rows, progress)
     limits = np.where(thresholds.never, np.float32(np.inf), thresholds.values)
     evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes, limits)
-    folder = Path(run)
     with atomic_path(folder / f"evaluation-{split}.json") as temporary:
         facts = {"split": split, "checkpoint": checkpoint, "thresholds": thresholds.source}
         content = {**facts, **evaluation.as_dict()}
@@ -166,21 +171,35 @@ def seen_scores(
         RunError: the labels or the split are no longer what the run had.
     """
     recogniser = Recogniser.load(run)
-    data = _data_of(run, recogniser, recogniser.config, progress)
+    data = _data_of(run, recogniser, recogniser.config)
     require_same_data(RunFolder.open(run), data, "train")
     rows = np.sort(np.concatenate([data.rows("train"), data.rows("val")]))
-    return data.table.select(rows), recogniser.probabilities(data.source, rows)
+    return data.table.select(rows), _probabilities_of(recogniser, data, rows, progress)
 
 
-def _data_of(
-    run: Path | str, recogniser: Recogniser, config: RunConfig, progress: Callable[[int, int], Any] | None
-) -> RunData:
-    data = load_data(config, progress)
+def _data_of(run: Path | str, recogniser: Recogniser, config: RunConfig) -> RunData:
+    """Return what a run had; no image is read, because only those of one split may be wanted."""
+    lazy = config.images.model_copy(update={"cache_gb": 0.0})
+    data = load_data(config.model_copy(update={"images": lazy}))
     if data.table.classes != recogniser.classes:
         raise RunError(
             f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
         )
     return data
+
+
+def _probabilities_of(
+    recogniser: Recogniser,
+    data: RunData,
+    rows: NDArray[np.int64],
+    progress: Callable[[int, int], Any] | None,
+) -> FloatArray:
+    """Return the class probabilities of some rows; their images alone are read, by all cores where they fit."""
+    if isinstance(data.source, BulkSource):
+        return recogniser.probabilities(data.source, rows)
+    limit = int(recogniser.config.images.cache_gb * 2**30)
+    chosen = cached(ChosenImages(data.source, rows), limit_bytes=limit, progress=progress)
+    return recogniser.probabilities(chosen)
 
 
 def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
