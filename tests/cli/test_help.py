@@ -89,6 +89,11 @@ def test_no_room_for_the_output_is_said_in_a_sentence(arguments: tuple[str, ...]
     assert done.stderr.startswith("error: the output cannot be written (No space left on device): make room")
 
 
+def test_a_message_is_one_line_whatever_a_file_is_called(satl: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, err = satl("inspect", "no\nsuch\x1b[31m.csv")
+    assert (code, err) == (2, "error: no\\nsuch\\x1b[31m.csv does not exist: check the path of the table.\n")
+
+
 def test_every_command_has_help(satl: Callable[..., tuple[int, str, str]]) -> None:
     for command in COMMANDS:
         code, out, err = satl(command, "-h")

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import sys
+import unicodedata
 import warnings
 from importlib import import_module
 from typing import Annotated
@@ -59,7 +60,9 @@ def main() -> None:
         app()
     except SatlError as error:
         label = "" if isinstance(error, Stopped) else "[bold red]error:[/] "
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"{label}{escape(str(error))}")
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"{label}{escape(_in_one_line(str(error)))}"
+        )
         sys.exit(error.exit_code)
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -70,6 +73,18 @@ def main() -> None:
             f"error: {where} cannot be written ({error.strerror}): make room, then run the command again."
         )
         sys.exit(2)
+
+
+def _in_one_line(message: str) -> str:
+    r"""Return a message with control characters escaped: names of files may hold line ends and colours.
+
+    >>> _in_one_line("no\nsuch\x1b[31m.csv does not exist")
+    'no\\nsuch\\x1b[31m.csv does not exist'
+    """
+    return "".join(
+        character.encode("unicode_escape").decode() if unicodedata.category(character) == "Cc" else character
+        for character in message
+    )
 
 
 def _write_no_more() -> None:
