@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from satl.cli.decisions import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
+from satl.errors import ConfigError, ImageError, Stopped
+
+if TYPE_CHECKING:
+    from satl.training.prediction_parts import PredictionFolder, Share
 
 
 def register(app: typer.Typer) -> None:
@@ -18,16 +22,35 @@ def register(app: typer.Typer) -> None:
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     images: Annotated[list[Path], typer.Argument(help="Image files or folders, or one packed store.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .csv or .jsonl.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File to write, .csv or .jsonl; or a folder, a name without ending: Parquet files, one after the "
+            "other, and the same command goes on where it was cut off.",
+        ),
+    ],
     threshold: ThresholdOption = None,
     thresholds: ThresholdsOption = None,
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what is at --out.")] = False,
+    part_size: Annotated[
+        int, typer.Option("--part-size", min=1, help="Images in a file of a folder.")
+    ] = 1024,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            help="Share the files of a folder among the machines of a Ray cluster: auto, local or HOST:PORT.",
+        ),
+    ] = None,
 ) -> None:
     """Write class probabilities and decisions for new images; ids are relative to a folder that is given alone."""
     from satl.cli.progress import loading
     from satl.images import is_store
+    from satl.training.cluster import predict_on
     from satl.training.prediction import (
         find_images,
         image_ids,
@@ -35,13 +58,31 @@ def predict(
         predict_store,
         write_predictions,
     )
+    from satl.training.prediction_parts import PredictionFolder, predict_here
     from satl.training.run_folder import RunFolder
 
     packed = len(images) == 1 and is_store(images[0])
+    in_parts = not out.suffix
+    if ray is not None and not in_parts:
+        raise ConfigError(f"--ray {ray}: shares the files of a folder; give --out a name without ending.")
+    if packed and in_parts:
+        raise ConfigError(
+            f"--out {out}: of a packed store one file is written; end the name in .csv or .jsonl."
+        )
     files = [] if packed else find_images(images)
     # A wrong place is refused before the work, not after it. What the run itself keeps is never replaced.
     kept = RunFolder.open(run)
     decisions = chosen(threshold, thresholds)(kept.read_classes())
+    if in_parts:
+        share = predict_here if ray is None else predict_on(ray)
+        ids = image_ids(images, files)
+        folder = PredictionFolder(
+            out, run, checkpoint, ids, files, decisions, part_size=part_size, force=force
+        )
+        _predict_parts(folder, share, batch_size)
+        if thresholds is not None:
+            tell_of_the_silent(decisions, kept.read_classes())
+        return
     inputs = (*files, kept.metrics, kept.thresholds, thresholds)
     write = write_predictions(out, decisions, force=force, inputs=inputs)
     with loading("Reading images") as progress:
@@ -54,3 +95,32 @@ def predict(
     if thresholds is not None:
         tell_of_the_silent(decisions, classes)
     typer.echo(f"Wrote {len(ids):,} images x {len(classes)} classes to {out}")
+
+
+def _predict_parts(folder: PredictionFolder, share: Share, batch_size: int) -> None:
+    """Make the parts that are missing, and say what could not be read."""
+    from satl.cli.progress import loading
+    from satl.training.signals import stop_signals
+
+    todo, total = folder.missing(), len(folder.ids)
+    left = sum(len(part.ids) for part in todo)
+    if left < total:
+        typer.echo(f"{total - left:,} of {total:,} images are there already", err=True)
+    with stop_signals() as stopped, loading("Predicting") as progress:
+        for count in share(folder.task(batch_size), todo) if todo else ():
+            left -= count
+            if progress is not None:
+                progress(total - left, total)
+            if stopped() and left:
+                raise Stopped(
+                    f"stopped: {total - left:,} of {total:,} images are in {folder.path}; the same command goes on."
+                )
+    broken = folder.broken()
+    files = f"{len(folder.parts):,} Parquet files"
+    if broken:
+        raise ImageError(
+            f"{len(broken):,} of {total:,} images cannot be read ({folder.path / 'broken.csv'} says why), such as "
+            f"{broken[0][0]}; the others are in {folder.path}, {files}: replace the broken ones and run the command "
+            "again."
+        )
+    typer.echo(f"Wrote {total:,} images x {len(folder.content['classes'])} classes to {folder.path}, {files}")

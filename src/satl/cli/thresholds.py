@@ -31,8 +31,8 @@ def thresholds(
         Path,
         typer.Option(
             "--scores",
-            help="Scores in [0, 1]: .npz, or .csv, .tsv, .parquet with image,<class>...; or the folder of a run, "
-            "whose model and labels are then taken.",
+            help="Scores in [0, 1]: .npz, or .csv, .tsv, .parquet with image,<class>..., or a folder of "
+            "`satl predict`; or the folder of a run, whose model and labels are then taken.",
         ),
     ],
     rule: Annotated[
@@ -144,9 +144,10 @@ def _read(
     import numpy as np
 
     from satl.labels import LabelTable, open_table
+    from satl.labels.prediction_files import is_prediction_folder
     from satl.thresholds.scores import ScoreFile, read_scores
 
-    if scores.is_dir():
+    if scores.is_dir() and not is_prediction_folder(scores):
         for option, given in (("--labels", labels), ("--truth", truth), ("--encoding", encoding)):
             if given is not None:
                 raise ConfigError(

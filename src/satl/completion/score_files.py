@@ -76,6 +76,21 @@ def parquet_blocks(path: Path, classes: Sequence[str]) -> Blocks:
     return names, blocks()
 
 
+def folder_blocks(folder: Path, classes: Sequence[str]) -> Blocks:
+    """Read the folder of Parquet files that ``satl predict`` writes; all of them have the same columns."""
+    from satl.labels.prediction_files import PRESENT, part_files
+
+    first, *others = part_files(folder)
+    names, blocks = parquet_blocks(first, classes)
+
+    def all_blocks() -> Iterator[tuple[Sequence[str], npt.NDArray[np.float32]]]:
+        yield from blocks
+        for file in others:
+            yield from parquet_blocks(file, classes)[1]
+
+    return [name for name in names if name != PRESENT], all_blocks()
+
+
 def _wanted(header: Sequence[str], classes: Sequence[str], path: Path) -> tuple[int, list[int], list[str]]:
     """Return where the image is, which columns to convert, and the names of all columns that may be classes.
 

@@ -1,8 +1,8 @@
 """Scores of any model, read from a file and brought into the order of a label table.
 
-Wide CSV or Parquet (``image,<class>...``), the long CSV that ``satl predict`` writes (``image,label,probability``),
-or ``.npz`` with ``scores`` and, as far as they are there, ``images``, ``names``, ``labels``, ``held_out`` or
-``in_sample``, ``fold``. Files are read in blocks of rows straight into one array.
+Wide CSV or Parquet (``image,<class>...``), the long CSV that ``satl predict`` writes (``image,label,probability``)
+or its folder of Parquet files, or ``.npz`` with ``scores`` and, as far as they are there, ``images``, ``names``,
+``labels``, ``held_out`` or ``in_sample``, ``fold``. Files are read in blocks of rows straight into one array.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ def read_scores(path: str | Path, table: LabelTable) -> Scores:
     >>> scores.notes
     ("1 of 2 images has no score, such as 'a.jpg': its cells stay unknown.", '1 image of the scores is not in ...')
     """
+    from satl.completion.score_files import csv_blocks, folder_blocks, parquet_blocks
+    from satl.labels.prediction_files import is_prediction_folder
+
+    if is_prediction_folder(Path(path)):
+        return _gathered(table, Path(path), *folder_blocks(Path(path), table.classes))
     file = _require_file(path)
     extension = file.suffix.lower()
     if extension == ".npz":
         with ArrayFile(file) as arrays:
             return _from_arrays(arrays, file, table)
-    from satl.completion.score_files import csv_blocks, parquet_blocks
-
     if extension in _PARQUET:
         return _gathered(table, file, *parquet_blocks(file, table.classes))
     if extension in (".csv", ".tsv"):

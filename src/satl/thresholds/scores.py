@@ -91,7 +91,7 @@ class ScoreFile:
 
 
 def read_scores(path: Path, encoding: str | None = None) -> ScoreFile:
-    """Read scores from ``.npz``, ``.csv``, ``.tsv`` or ``.parquet``.
+    """Read scores from ``.npz``, ``.csv``, ``.tsv`` or ``.parquet``, or the folder that ``satl predict`` wrote.
 
     An ``.npz`` file has an array ``scores`` (N, C) and, optionally, ``images``, ``classes`` (or ``names``),
     ``labels`` (or ``cells``), ``truth``, ``encoding`` and ``uncertainty``. The others have a column ``image`` and
@@ -107,6 +107,19 @@ def read_scores(path: Path, encoding: str | None = None) -> ScoreFile:
         raise TableError(
             f"{path} does not exist{nearest(path.name, siblings)}: check the path of the scores."
         )
+    from satl.labels.prediction_files import PRESENT, is_prediction_folder, part_files
+
+    if is_prediction_folder(path):
+        import pyarrow as pa
+
+        parts = [_read_parquet(file) for file in part_files(path)]
+        header = parts[0][0]
+        at = [i for i, name in enumerate(header) if name != PRESENT]
+        joined = [
+            pa.chunked_array([chunk for _, part in parts for chunk in part[i].chunks], parts[0][1][i].type)
+            for i in at
+        ]
+        return _read_columns([header[i] for i in at], joined, path)
     if path.is_dir():
         raise TableError(f"{path} is a folder: name the file of scores in it.")
     extension = path.suffix.lower()

@@ -1,0 +1,73 @@
+"""The files of a folder of predictions, which those who only read scores know as well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from satl.errors import RunError
+
+MANIFEST = "predictions.json"
+IMAGE, PRESENT = "image", "present"
+"""Columns that are no classes."""
+
+
+def is_prediction_folder(path: Path) -> bool:
+    """Whether ``satl predict`` wrote a folder there."""
+    return (path / MANIFEST).is_file()
+
+
+def part_file(folder: Path, number: int) -> Path:
+    """Return where a part stands."""
+    return folder / f"part-{number:06d}.parquet"
+
+
+def part_files(folder: Path) -> list[Path]:
+    """Return the files of a folder of predictions, in the order of the images.
+
+    Raises:
+        RunError: some are still missing.
+    """
+    content = read_manifest(folder / MANIFEST)
+    try:
+        count = -(-int(content["images"]) // int(content["part_size"]))
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise _no_manifest(folder / MANIFEST) from None
+    files = [part_file(folder, number) for number in range(count)]
+    absent = sum(not file.is_file() for file in files)
+    if absent:
+        raise RunError(
+            f"{folder}: {absent:,} of {count:,} files of predictions are still to be made; run the same `satl predict` "
+            "again, it goes on."
+        )
+    return files
+
+
+def read_manifest(file: Path) -> dict[str, Any]:
+    """Return what a folder says it holds."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict):
+        raise _no_manifest(file)
+    return content
+
+
+def _no_manifest(file: Path) -> RunError:
+    return RunError(f"{file}: cannot be read; make the predictions again in another folder.")
+
+
+def broken_of(file: Path) -> list[tuple[str, str]] | None:
+    """Return the images of a part that could not be read; None: there is no such part yet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not file.is_file():
+        return None
+    try:
+        found = json.loads((pq.read_schema(file).metadata or {})[b"broken"])
+    except (pa.ArrowInvalid, OSError, KeyError, ValueError):
+        return None  # not one of ours, or damaged: it is made again
+    return [(image, reason) for image, reason in found]
