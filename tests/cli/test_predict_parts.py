@@ -93,7 +93,7 @@ def test_a_folder_holds_what_one_file_would(
 ) -> None:
     code, printed, err = satl("predict", tiny_run, pictures, "-o", out, "--part-size", 3, "--threshold", 0.4)
     assert (code, err) == (0, "")
-    assert printed == f"Wrote 7 images x 24 classes to {out}, 3 Parquet files\n"
+    assert printed == f"{out} has 7 images x 24 classes, 3 Parquet files\n"
     assert sorted(file.name for file in out.iterdir()) == [
         *(f"part-00000{n}.parquet" for n in range(3)),
         "predictions.json",
@@ -114,7 +114,7 @@ def test_the_same_command_goes_on(
     (out / "part-000002.parquet").write_bytes(b"half a file")
     code, printed, err = satl(*command)
     assert (code, err) == (0, "3 of 7 images are there already\n")
-    assert printed.startswith("Wrote 7 images")
+    assert printed.startswith(f"{out} has 7 images")
     assert len(decoded) == 4
     assert rows_of(out) == whole
     decoded.clear()
@@ -177,7 +177,7 @@ def test_other_predictions_are_not_mixed(
     assert {file: file.read_bytes() for file in out.iterdir()} == before
     code, printed, err = satl(*command, "--force")
     assert (code, err) == (0, "")
-    assert printed.startswith("Wrote 7 images")
+    assert printed.startswith(f"{out} has 7 images")
     assert len(rows_of(out)) == 7
 
 
@@ -316,7 +316,7 @@ def test_a_ray_cluster_predicts_the_same(
     run = shutil.copytree(tiny_run, tmp_path / "run")
     code, printed, err = satl("predict", run, pictures, "-o", out, "--part-size", 2, "--ray", "local")
     assert (code, err) == (0, "")
-    assert printed == f"Wrote 7 images x 24 classes to {out}, 4 Parquet files\n"
+    assert printed == f"{out} has 7 images x 24 classes, 4 Parquet files\n"
     assert_same(rows_of(out), jsonl_of(satl, run, pictures, tmp_path / "one.jsonl"))
     # A mistake that only a worker meets is a sentence here.
     (out / "part-000000.parquet").unlink()

@@ -123,4 +123,4 @@ def _predict_parts(folder: PredictionFolder, share: Share, batch_size: int) -> N
             f"{broken[0][0]}; the others are in {folder.path}, {files}: replace the broken ones and run the command "
             "again."
         )
-    typer.echo(f"Wrote {total:,} images x {len(folder.content['classes'])} classes to {folder.path}, {files}")
+    typer.echo(f"{folder.path} has {total:,} images x {len(folder.content['classes'])} classes, {files}")
