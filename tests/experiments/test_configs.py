@@ -62,6 +62,15 @@ def test_a_base_may_be_a_file_or_a_file_for_each_method(tmp_path):
         configs_of(tmp_path, base="none.yaml")
 
 
+def test_the_folder_of_a_text_model_is_relative_to_the_grid_and_a_name_stays_one(tmp_path):
+    grid = grid_of(base={**BASE, "model": {**BASE["model"], "text_model": "./sentences"}})
+    configs = cell_configs(grid, tmp_path, "grid.yaml")
+    assert {config.model.text_model for config in configs.values()} == {str(tmp_path / "sentences")}
+    assert resolve_grid(grid, tmp_path, configs).base["model"]["text_model"] == str(tmp_path / "sentences")
+    named = configs_of(tmp_path, base={**BASE, "model": {**BASE["model"], "text_model": "a/name"}})
+    assert {config.model.text_model for config in named.values()} == {"a/name"}
+
+
 def test_every_method_may_start_from_its_own_recipe(tmp_path):
     grid = grid_of(
         recipe="coco",

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
-
-from pydantic import BaseModel
+from typing import Any
 
 from satl.errors import ConfigError, nearest
 from satl.experiments.grid import Cell, Grid
@@ -15,7 +13,7 @@ from satl.experiments.paper import paper
 from satl.methods import get_method
 from satl.settings import read_yaml
 from satl.training.config import RunConfig
-from satl.training.reading import apply_overrides, make_config
+from satl.training.reading import apply_overrides, make_absolute, make_config, path_keys
 
 _METHOD = "{method}"
 _HARMLESS = (
@@ -72,7 +70,7 @@ def _cell_config(cell: Cell, base: Mapping[str, Any], origin: str) -> RunConfig:
         content["method"] = {"name": cell.method}
     axes = (f"data.proportion={cell.proportion!r}", f"training.seed={cell.seed}")
     content = apply_overrides(content, (*axes, *cell.common, *cell.own))
-    _make_absolute(content, Path.cwd())
+    make_absolute(content, Path.cwd())
     return make_config(content, f"{origin}, cell {cell.name}")
 
 
@@ -110,38 +108,18 @@ def _own_base(grid: Grid, folder: Path, method: str) -> dict[str, Any]:
     if isinstance(grid.base, str):
         path = folder / Path(grid.base.replace(_METHOD, method)).expanduser()
         content = read_yaml(path, "the YAML file of a run as base")
-        _make_absolute(content, path.parent)
+        make_absolute(content, path.parent)
         return content
     content = apply_overrides(grid.base or {}, ())
-    _make_absolute(content, folder)
+    make_absolute(content, folder)
     return content
-
-
-def _path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the place of every path of a run configuration."""
-    for name, field in model.model_fields.items():
-        kinds = (field.annotation, *get_args(field.annotation))
-        if Path in kinds:
-            yield (*prefix, name)
-        for kind in kinds:
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from _path_keys(kind, (*prefix, name))
-
-
-def _make_absolute(content: dict[str, Any], folder: Path) -> None:
-    for *sections, key in _path_keys():
-        place: Any = content
-        for section in sections:
-            place = place.get(section) if isinstance(place, dict) else None
-        if isinstance(place, dict) and isinstance(place.get(key), str):
-            place[key] = str((folder / Path(place[key]).expanduser()).resolve())
 
 
 def check_paths(configs: Mapping[Cell, RunConfig], origin: str) -> None:
     """Raise if a file or folder that a cell will read is not there."""
     seen: set[Path] = set()
     for cell, config in configs.items():
-        for keys in _path_keys():
+        for keys in path_keys():
             value: Any = config
             for key in keys:
                 value = None if value is None else getattr(value, key)

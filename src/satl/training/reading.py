@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -26,7 +26,7 @@ def read_config(path: Path | str, overrides: Iterable[str] = ()) -> RunConfig:
     """
     path = Path(path)
     content = read_yaml(path, "a YAML file with sections such as data and training")
-    _make_absolute(content, path.parent)
+    make_absolute(content, path.parent)
     return override_config(content, overrides, str(path))
 
 
@@ -34,7 +34,7 @@ def override_config(content: Mapping[str, Any], overrides: Iterable[str], origin
     """Apply ``a.b=c`` overrides to plain data and validate it; relative paths are relative to the working folder."""
     result = apply_overrides(content, overrides)
     # A run is resumed and evaluated from any folder.
-    _make_absolute(result, Path.cwd())
+    make_absolute(result, Path.cwd())
     return make_config(result, origin)
 
 
@@ -99,18 +99,29 @@ def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
     return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
 
 
-def _make_absolute(content: dict[str, Any], folder: Path) -> None:
-    for section, key in (
-        ("data", "table"),
-        ("data", "images"),
-        ("data", "truth"),
-        ("data", "root"),
-        ("model", "weights"),
-        ("model", "word_vectors"),
-    ):
-        part = content.get(section)
-        if isinstance(part, dict) and isinstance(part.get(key), str):
-            part[key] = str((folder / Path(part[key]).expanduser()).resolve())
+def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the place of every path of a run configuration.
+
+    >>> [".".join(keys) for keys in path_keys()]
+    ['data.table', 'data.images', 'data.truth', 'data.root', 'model.weights', 'model.word_vectors']
+    """
+    for name, field in model.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        if Path in kinds:
+            yield (*prefix, name)
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from path_keys(kind, (*prefix, name))
+
+
+def make_absolute(content: dict[str, Any], folder: Path) -> None:
+    """Write out, in place, the relative paths of plain data; they are relative to ``folder``."""
+    for *sections, key in path_keys():
+        place: Any = content
+        for section in sections:
+            place = place.get(section) if isinstance(place, dict) else None
+        if isinstance(place, dict) and isinstance(place.get(key), str):
+            place[key] = str((folder / Path(place[key]).expanduser()).resolve())
     model = content.get("model")
     text = model.get("text_model") if isinstance(model, dict) else None
     if isinstance(model, dict) and isinstance(text, str) and text.startswith((".", "~", "/")):
