@@ -26,6 +26,7 @@ class Counted:
 
     def read(self, kind: str = "test 1") -> bytes:
         arrays = cached_arrays(self.source, kind, self)
+        assert set(arrays) == {"bytes", "names"}
         assert arrays["names"].tolist() == ["é", "b"]
         return arrays["bytes"].tobytes()
 
