@@ -96,7 +96,7 @@ def case_from_run(
             f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
         )
     trained, tested = _evidence(folder, data)
-    opened = _table(config, data, trained, labels, encoding, ignore_columns)
+    opened = _table(config, trained, labels, encoding, ignore_columns)
     table = opened.table
     own = config.data.images if config.data.images is not None else config.data.root
     folder_of_images = images if images is not None else own
@@ -134,7 +134,6 @@ def _evidence(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix 
 
 def _table(
     config: RunConfig,
-    data: RunData,
     trained: LabelTable,
     labels: str | Path | None,
     encoding: str | None,
