@@ -76,14 +76,17 @@ def test_reasons_stand_in_the_page(done: Completion) -> None:
 
 def test_the_statement_fits_what_was_done() -> None:
     totals = {"unknown": 10, "present": 0, "absent": 0, "review": 1, "left": 9}
-    assert statement(Settings(), totals, []).endswith(
+    assert statement(Settings(), totals).endswith(
         "No precision could be promised for any class: see the reasons."
     )
-    assert "1 is proposed for review and 9 stay unknown" in statement(Settings(), totals, [])
-    assert statement(Settings(review_only=True), totals, []).endswith("so nothing is promised.")
+    assert "1 is proposed for review and 9 stay unknown" in statement(Settings(), totals)
+    assert statement(Settings(review_only=True), totals).endswith("so nothing is promised.")
     totals = {"unknown": 10, "present": 3, "absent": 4, "review": 2, "left": 1}
-    text = statement(Settings(0.9, 0.99, "table"), totals, [])
-    assert "With 99 % confidence for all classes at once, at least 90 % of the cells" in text
+    text = statement(Settings(0.9, 0.99, "table"), totals)
+    assert text.endswith(
+        "With 99 % confidence for all classes at once, at least 90 % of the cells accepted for each class and "
+        "direction are right."
+    )
     assert "2 are proposed for review and 1 stays unknown" in text
 
 

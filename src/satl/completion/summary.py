@@ -58,7 +58,7 @@ def build_report(
             "lists_absent": changes.list_absent,
             "lists_left": changes.list_left,
         },
-        "statement": statement(settings, totals, classes),
+        "statement": statement(settings, totals),
         "assumption": assumption(settings),
         "model": model_sentence(case),
         "notes": [*case.notes, *_listing(changes, totals)],
@@ -90,10 +90,10 @@ def threshold_rows(
             )
 
 
-def statement(settings: Settings, totals: dict[str, int], classes: Sequence[dict[str, Any]]) -> str:
+def statement(settings: Settings, totals: dict[str, int]) -> str:
     """Say in a few sentences what was done and what is promised.
 
-    >>> print(statement(Settings(), dict(unknown=10, present=1, absent=6, review=2, left=1), []))
+    >>> print(statement(Settings(), dict(unknown=10, present=1, absent=6, review=2, left=1)))
     7 of 10 unknown cells were accepted (1 as present, 6 as absent), 2 are proposed for review and 1 stays unknown.
     With 95 % confidence for each class and direction, at least 95 % of the cells accepted for it are right.
     """
@@ -108,10 +108,11 @@ def statement(settings: Settings, totals: dict[str, int], classes: Sequence[dict
         return f"{done} Only proposals were asked for, so nothing is promised."
     if not accepted:
         return f"{done} No precision could be promised for any class: see the reasons."
-    scope = "for each class and direction" if settings.family == "class" else "for all classes at once"
+    each = "each class and direction"
+    scope, place = (each, "it") if settings.family == "class" else ("all classes at once", each)
     return (
-        f"{done} With {100 * settings.confidence:g} % confidence {scope}, at least {100 * settings.precision:g} % "
-        f"of the cells accepted for it are right."
+        f"{done} With {100 * settings.confidence:g} % confidence for {scope}, at least "
+        f"{100 * settings.precision:g} % of the cells accepted for {place} are right."
     )
 
 
