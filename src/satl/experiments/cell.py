@@ -119,8 +119,7 @@ def keep_models(path: Path, keep: Models) -> None:
 
 def _can_resume(folder: RunFolder) -> bool:
     """Whether there is a checkpoint, also one whose renaming was cut off."""
-    names = ("last", "last.old")
-    return folder.config.is_file() and any((folder.checkpoints / name).is_dir() for name in names)
+    return folder.config.is_file() and folder.find_checkpoint("last") is not None
 
 
 def _test(folder: RunFolder, model: str, data: RunData, split: str) -> dict[str, Any]:
