@@ -113,6 +113,9 @@ def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_
     refused("row 1: the table has no class 'ghost'")
     edit(fresh(), lambda row: row.update(zone=""))
     refused("row 1 has lost its aim, zone or score")
+    lines = fresh().read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines, lines[1].replace(",,", ",absent,", 1)]))
+    refused(rf"row {len(lines)} repeats a cell: remove it")
     path.write_text("image,label\na,b\n")
     refused("has no column 'value'")
     path.unlink()
@@ -162,7 +165,7 @@ def test_a_plan_speaks_for_the_model_that_drew_it(
 
 
 def test_a_plan_may_not_contradict_the_table(folder: Path, done: Completion, tmp_path: Path) -> None:
-    plan, table = plan_folder(done.folder.path, budget=5)
+    plan, table = plan_folder(done.folder.path, budget=1)
     write_plan(plan, table, tmp_path / "plan.csv")
     with pytest.raises(TableError, match="has no answer yet"):
         case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")

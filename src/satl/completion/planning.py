@@ -138,9 +138,7 @@ def read_audit(
     """
     said: dict[tuple[int, int], int] = {}
     draws: set[str] = set()
-    for number, fields, row, column, answer in _rows(path, AUDIT_COLUMNS, table):
-        if (row, column) in said:
-            raise TableError(f"{path}: row {number} repeats a cell: remove it.")
+    for _, fields, row, column, answer in _rows(path, AUDIT_COLUMNS, table):
         said[row, column] = 2 if answer is None else answer
         draws.add(fields["draw"])
     try:
@@ -198,7 +196,8 @@ def _is_unanswered(file: Path) -> bool:
 def _rows(
     path: str | Path, columns: Sequence[str], table: LabelTable
 ) -> Iterator[tuple[int, dict[str, str], int, int, int | None]]:
-    """Yield number, fields, row, column and answer (None where there is none) of every line."""
+    """Yield number, fields, row, column and answer (None where there is none) of every line; each has its own cell."""
+    seen: set[tuple[int, int]] = set()
     row_of = {name: row for row, name in enumerate(table.images)}
     column_of = {name: column for column, name in enumerate(table.classes)}
     file = Path(path)
@@ -217,6 +216,9 @@ def _rows(
                     raise TableError(
                         f"{file}: row {number}: the table has no {what}: give the file of this table."
                     )
+                if (row, column) in seen:
+                    raise TableError(f"{file}: row {number} repeats a cell: remove it.")
+                seen.add((row, column))
                 yield number, fields, row, column, _answer(fields, number, file)
     except (csv.Error, UnicodeDecodeError) as error:
         raise TableError(f"{file} cannot be read as CSV ({error}): save it as UTF-8 CSV.") from None
