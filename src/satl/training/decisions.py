@@ -88,12 +88,13 @@ def read_thresholds(path: str | Path, classes: Sequence[str]) -> DecisionThresho
     path = Path(path)
     rows = _rows(path)
     take, store = _kind(path, rows[0][1] if rows else {})
+    known = frozenset(classes)  # of which there may be thousands
     found: dict[str, np.float32] = {}
     for row, cells in rows:
         name = cells["class"]
         if not take(cells):
             continue
-        if name not in classes:
+        if name not in known:
             hint = nearest(name, classes) or f"; the run's classes are {_some(classes)}"
             raise TableError(
                 f"{path}: row {row} is about class {name!r}, which the run does not have{hint}: {_AGAIN}."
