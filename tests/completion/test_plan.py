@@ -41,11 +41,18 @@ def test_every_cell_lies_in_the_zone_of_its_aim():
     np.testing.assert_array_equal(np.bincount(plan.aim, minlength=len(plan.zone)), plan.drawn)
 
 
+def without_positives(seed=0, column=3, rows=60):
+    """As ``case``, but nothing is known to be present in one class."""
+    scores, labels, truth = case(seed)
+    labels[:rows, column] = np.minimum(truth[:rows, column], 0)
+    return scores, labels, truth
+
+
 def test_classes_short_of_evidence_come_first():
-    scores, labels, _ = case()
+    scores, labels, _ = without_positives()
     plan = plan_labels(scores, labels, certify(scores, labels), budget=100_000)
     assert plan.stage.tolist() == sorted(plan.stage.tolist())
-    assert plan.column_of_aim[0] == 3  # nothing is known about it
+    assert plan.column_of_aim[0] == 3  # nothing is known to be present in it
     assert plan.stage[0] == 0
     assert set(plan.column_of_aim[plan.stage == 1].tolist()) == {0, 1}
     assert set(plan.column_of_aim[plan.stage == 3].tolist()) <= {2}
@@ -101,6 +108,42 @@ def test_labels_of_the_plan_bring_certificates():
     assert (truth[decision == 1] == 1).mean() > 0.95
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_right_answers_about_a_value_that_nobody_had_seen_bring_its_certificate(seed):
+    scores, labels, truth = without_positives(seed)
+    plan = plan_labels(scores, labels, certify(scores, labels))
+    assert (plan.column_of_aim[0], plan.value_of_aim[0], plan.stage[0]) == (3, 1, 0)
+    rows = plan.row[plan.aim == 0]
+    assert (truth[rows, 3] == 1).all()
+    labels[plan.row, plan.column] = truth[plan.row, plan.column]
+    after = certify(scores, labels, planned=plan.planned(scores.shape), zones=plan.zones(4))
+    # As few as could do, so every one of them has to lie beyond the threshold: it is the end of their zone.
+    assert (after.present.cells[3], after.present.errors[3], after.present.tested[3]) == (59, 0, 59)
+    assert after.present.certified[3]
+    assert after.present.threshold[3] == plan.zone[0]
+    assert "is accepted as present" in after.present.explain(list("abcd"))[3]
+    assert (after.decide(scores, labels)[:, 3] == 1).sum() == after.present.accepted[3] > 0
+
+
+def test_nothing_is_asked_about_a_class_whose_certificate_planned_cells_could_not_bring():
+    # Nothing known of either value, or eight of the other: the guard would stay silent whatever the answers are.
+    scores, labels, truth = case(known=(600,))
+    labels[:, 3] = 0
+    labels[np.flatnonzero(truth[:, 2] == -1)[8:], 2] = 0
+    plan = plan_labels(scores, labels, certify(scores, labels), budget=100_000)
+    assert 3 not in plan.column_of_aim
+    assert (2, 1) not in set(zip(plan.column_of_aim.tolist(), plan.value_of_aim.tolist(), strict=True))
+
+
+def test_wrong_answers_of_a_plan_are_the_reason_given():
+    scores, labels, _ = without_positives()
+    plan = plan_labels(scores, labels, certify(scores, labels))
+    labels[plan.row, plan.column] = -1
+    after = certify(scores, labels, planned=plan.planned(scores.shape), zones=plan.zones(4))
+    assert np.isnan(after.present.threshold[3])
+    assert "no held-out cell is known to be present" not in after.present.explain(list("abcd"))[3]
+
+
 def test_a_seed_gives_the_same_plan():
     scores, labels, _ = case()
     result = certify(scores, labels)
@@ -119,7 +162,7 @@ def test_nothing_to_gain_is_an_empty_plan():
 
 
 def test_plan_is_json():
-    scores, labels, _ = case()
+    scores, labels, _ = without_positives()
     record = plan_labels(scores, labels, certify(scores, labels), budget=50).as_dict(list("abcd"))
     aims = json.loads(json.dumps(record, allow_nan=False))["aims"]
     assert record["cells"] == sum(aim["drawn"] for aim in aims) == 50

@@ -81,11 +81,15 @@ def plan_command(
 ) -> None:
     """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
     from satl.completion.again import plan_folder
+    from satl.completion.folder import CompletionFolder
     from satl.completion.planning import describe_plan, write_plan
 
     plan, table = plan_folder(out, budget, seed, scores)
     if not len(plan):
-        typer.echo("No label is expected to bring a further certificate: nothing to plan.")
+        typer.echo(
+            "No cell picked by its score is expected to bring a further certificate: nothing to plan. "
+            f"What each class lacks: {CompletionFolder(out).thresholds}"
+        )
         return
     write_plan(plan, table, target)
     from rich.console import Console

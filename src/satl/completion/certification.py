@@ -106,11 +106,16 @@ def certify(
         raise SatlError(
             "Cells picked by their score do not show a prevalence: leave out planned and its cells."
         )
-    evidence = gather_evidence(array, known, tested, guard, purpose)
+    count = array.shape[1]
+    present_zone, absent_zone = (np.nan, np.nan) if zones is None else zones
+    limits = (
+        np.broadcast_to(np.asarray(present_zone, dtype=np.float64), (count,)),
+        np.broadcast_to(np.asarray(absent_zone, dtype=np.float64), (count,)),
+    )
+    evidence = gather_evidence(array, known, tested, guard, purpose, limits)
     level = 1 - confidence
     if family == "table":
         level /= _statements(evidence[0], precision, level)
-    count = array.shape[1]
     targets = (np.full(count, precision), np.full(count, precision))
     estimable = np.ones(count, dtype=np.bool_)
     if transfer == "prevalence":
@@ -121,14 +126,13 @@ def certify(
         )
         level *= 1 - _PREVALENCE_SHARE
     levels = np.full(count, level)
-    limits = (np.full(count, np.nan),) * 2 if zones is None else zones
     passed, choice, closest, reason = [], [], [], []
     for counts, target, zone in zip(evidence, targets, limits, strict=True):
         starts = starting_points(counts.tested, target, levels)
         p_value = errors_at_most(counts.errors, counts.cells, target[:, np.newaxis])
         passing = passing_thresholds(counts.cells, p_value, *starts)
         # Tests beyond the zone come later in the sequence, so they cannot harm those within.
-        passing &= counts.within(np.broadcast_to(np.asarray(zone, dtype=np.float64), (count,)))
+        passing &= counts.within(zone)
         allowed = passing & counts.within_guard & (counts.other > 0)[:, np.newaxis] & estimable[:, np.newaxis]
         passed.append(allowed)
         choice.append(_loosest(allowed))
@@ -162,7 +166,7 @@ def _reasons(
     """First condition that fails, in the order in which a person would look."""
     conditions = (
         (evidence.unknown == 0, Reason.NOTHING_UNKNOWN),
-        (evidence.same == 0, Reason.NONE_OF_VALUE),
+        ((evidence.same == 0) & (evidence.planned == 0), Reason.NONE_OF_VALUE),
         (evidence.other == 0, Reason.NONE_OF_OTHER),
         (np.isnan(evidence.limit), Reason.TOO_FEW_OF_OTHER),
         (~estimable, Reason.PREVALENCE_OPEN),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,8 @@ class Evidence:
     Attributes:
         value: +1 if a cell is accepted as present for a score of at least the threshold, -1 if it is
             accepted as absent for a score of at most the threshold.
-        grid: (C, M) thresholds; NaN after the end of a shorter grid.
+        grid: (C, M) thresholds; NaN after the end of a shorter grid. Where cells were picked by their score for this
+            direction, the end of the zone that they were drawn from is one of them.
         cells: (C, M) tested cells accepted at the threshold. Where cells were picked by their score for this
             direction, only those are tested.
         errors: (C, M) those among them that have the other value.
@@ -80,6 +81,7 @@ def gather_evidence(
     held_out: BoolMatrix | None,
     guard: float,
     planned: LabelMatrix | None = None,
+    zones: tuple[FloatArray, FloatArray] | None = None,
 ) -> tuple[Evidence, Evidence]:
     """Count for every class, threshold and direction; (evidence for present, evidence for absent).
 
@@ -87,6 +89,7 @@ def gather_evidence(
         scores, labels, held_out: (N, C) as checked by ``as_cells``.
         guard: share of the other value that the threshold must keep out; 0 for no guard.
         planned: (N, C) +1 or -1 for cells picked by their score for that direction, 0 for all others; None: none.
+        zones: (C,) for present and for absent, the score up to which the planned cells were drawn; NaN: no limit.
 
     >>> labels = np.array([[1], [-1], [0], [0]], dtype=np.int8)
     >>> present, absent = gather_evidence(np.array([[0.8], [0.3], [0.7], [0.2]]), labels, None, guard=0.0)
@@ -95,11 +98,18 @@ def gather_evidence(
     >>> absent.grid, absent.cells, absent.errors, absent.accepted
     (array([[0.2, 0.7]]), array([[0, 1]]), array([[0, 0]]), array([[1, 2]]))
     """
-    both = [_of_class(cells, guard) for cells in class_cells(scores, labels, held_out, planned)]
-    length = np.array([len(one.grid) for one, _ in both], dtype=np.int64)
-    inside = np.arange(max(length.max(initial=0), 1)) < length[:, np.newaxis]
+    ends = np.full((2, scores.shape[1]), np.nan) if zones is None else np.array(zones, dtype=np.float64)
+    both = [
+        _of_class(cells, guard, *end)
+        for cells, end in zip(
+            class_cells(scores, labels, held_out, planned), ends.T.astype(scores.dtype), strict=True
+        )
+    ]
 
     def stacked(classes: tuple[_Direction, ...], value: int) -> Evidence:
+        length = np.array([len(one.grid) for one in classes], dtype=np.int64)
+        inside = np.arange(max(length.max(initial=0), 1)) < length[:, np.newaxis]
+
         def column(name: str, dtype: Any = np.int64) -> npt.NDArray[Any]:
             return np.array([getattr(one, name) for one in classes], dtype=dtype)
 
@@ -153,23 +163,27 @@ class _Direction(NamedTuple):
     limit: float
 
 
-def _of_class(cells: ClassCells, guard: float) -> tuple[_Direction, _Direction]:
+def _of_class(
+    cells: ClassCells, guard: float, present_zone: float, absent_zone: float
+) -> tuple[_Direction, _Direction]:
     positive, negative, unknown = (np.sort(part) for part in cells[:3])
     planned = [np.sort(part) for part in cells.planned]
-    grid = threshold_grid(unknown)
+    highest_first = threshold_grid(unknown)
 
-    def above(part: npt.NDArray[Any]) -> IntArray:
-        return len(part) - np.searchsorted(part, grid, side="left")
-
-    def below(part: npt.NDArray[Any]) -> IntArray:
-        return np.searchsorted(part, grid, side="right")[::-1]
-
-    def direction(
-        count: Callable[[npt.NDArray[Any]], IntArray], parts: Sequence[npt.NDArray[Any]], limit: float
-    ) -> _Direction:
+    def direction(value: int, parts: Sequence[npt.NDArray[Any]], zone: float, limit: float) -> _Direction:
         same, other, planned_right, planned_errors = parts
+        grid = highest_first[::value]
+        if len(planned_right) + len(planned_errors) and np.isfinite(zone):
+            # It was fixed before the planned cells were labelled, and it is the only point with all of them beyond.
+            grid = np.unique(np.append(grid, zone))[::-value]
+
+        def count(part: npt.NDArray[Any]) -> IntArray:
+            if value == PRESENT:
+                return len(part) - np.searchsorted(part, grid, side="left")
+            return np.searchsorted(part, grid, side="right")
+
         return _Direction(
-            grid=grid if count is above else grid[::-1],
+            grid=grid,
             found=count(same),
             leaked=count(other),
             planned_right=count(planned_right),
@@ -183,8 +197,12 @@ def _of_class(cells: ClassCells, guard: float) -> tuple[_Direction, _Direction]:
         )
 
     return (
-        direction(above, (positive, negative, planned[0], planned[1]), _limit(negative, guard)),
-        direction(below, (negative, positive, planned[3], planned[2]), -_limit(-positive[::-1], guard)),
+        direction(
+            PRESENT, (positive, negative, planned[0], planned[1]), present_zone, _limit(negative, guard)
+        ),
+        direction(
+            ABSENT, (negative, positive, planned[3], planned[2]), absent_zone, -_limit(-positive[::-1], guard)
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from satl.completion.wanted import labels_wanted
 from satl.errors import SatlError
 from satl.evaluation._check import finite_or_none
 
-# Directions without any known cell of their value come first, then those with too few, then those whose
+# Directions without any tested cell of their value come first, then those with too few, then those whose
 # precision is not shown yet, then those whose threshold could be looser.
 _ORDER = {
     Reason.NONE_OF_VALUE: 0,
@@ -36,7 +36,7 @@ class LabelPlan:
         score: (K,) their scores.
         aim: (K,) number of the aim, counted from 0, that the cell serves.
         column_of_aim, value_of_aim: (A,) class and direction (+1 present, -1 absent) of each aim.
-        stage: (A,) 0 nothing of this value is known, 1 too few cells, 2 precision not shown, 3 looser threshold.
+        stage: (A,) 0 no tested cell has this value, 1 too few cells, 2 precision not shown, 3 looser threshold.
         zone: (A,) cells are drawn at random among the unknown ones at least as strict as this threshold.
         labels: (A,) labels expected to be needed.
         drawn: (A,) cells of the plan for it; fewer where the budget ends.
@@ -192,6 +192,8 @@ def _aims(certificate: Certificate, evidence: Evidence, guard: float) -> npt.NDA
     strict_enough = evidence.within(certificate.threshold) & certified[:, np.newaxis]
     wanted = labels_wanted(evidence, certificate.target, certificate.level, guard, ~strict_enough)
     stage = np.array([_ORDER.get(Reason(int(reason)), -1) for reason in certificate.reason], dtype=np.int64)
+    # Planned cells never speak for the guard, so where it is silent they could not bring a certificate.
+    stage[(evidence.other == 0) | np.isnan(evidence.limit)] = -1
     _, _, _, accepted = evidence.at(np.maximum(wanted.point, 0))
     gain = np.where(wanted.point >= 0, accepted, 0) - certificate.accepted
     columns = np.flatnonzero((stage >= 0) & (wanted.point >= 0) & (gain > 0))

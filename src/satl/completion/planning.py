@@ -27,7 +27,7 @@ _WORDS = {
     **dict.fromkeys((CANNOT_TELL, "unknown", "cannot tell"), 0),
 }
 _STAGES = (
-    "nothing of this value is known",
+    "no held-out cell has this value",
     "too few labels",
     "the precision is not shown yet",
     "a looser threshold",

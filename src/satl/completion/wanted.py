@@ -102,7 +102,7 @@ def labels_wanted(
     # Enough cells of the other value for the guard to speak; at random, they come as often as so far.
     need_other = np.ceil(guard / (1 - guard) - 1e-9) if guard else 1.0
     short = np.maximum(need_other - evidence.other, 0)
-    for_guard = short * (evidence.tested + 1) / (evidence.other + 0.5)
+    for_guard = short * (evidence.same + evidence.other + 1) / (evidence.other + 0.5)
 
     possible = (required <= evidence.accepted) & ~np.isnan(evidence.grid)
     if allowed is not None:
