@@ -106,6 +106,8 @@ def statement(settings: Settings, totals: dict[str, int]) -> str:
     )
     if settings.review_only:
         return f"{done} Only proposals were asked for, so nothing is promised."
+    if not accepted and any(entry[side]["certified"] for entry in classes for side in ("present", "absent")):
+        return f"{done} The certified thresholds stand, but no unknown cell lies beyond them."
     if not accepted:
         return f"{done} No precision could be promised for any class: see the reasons."
     each = "each class and direction"
