@@ -114,7 +114,11 @@ class Pictures:
             raise ImageError(self.message)
         if "\0" in name:
             raise ImageError(f"'{name!r}' is no name of a file.")
-        found = [path for path in self._candidates(name) if path.is_file()]
+        found: list[Path] = []
+        for path in self._candidates(name):
+            # Where the file system does not tell upper from lower case, a.jpg and a.JPG are one file.
+            if path.is_file() and not any(path.samefile(other) for other in found):
+                found.append(path)
         if len(found) > 1:
             raise ImageError(f"'{name}' matches several files: write the image id with its extension.")
         # Outside is told before missing, so that nobody learns from the answer what exists elsewhere.
