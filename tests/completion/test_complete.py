@@ -350,7 +350,9 @@ def test_certificates_may_rest_on_an_earlier_table(drawn: Drawn, done: Completio
     ]
     assert read_table(again.folder.completed) == read_table(filled)
     assert "from before the table was filled further" in again.report["model"]
-    assert again.report["statement"].endswith("The certified thresholds stand, but no unknown cell lies beyond them.")
+    assert again.report["statement"].endswith(
+        "The certified thresholds stand, but no unknown cell lies beyond them."
+    )
 
 
 def test_positive_only_tables_are_refused_or_proposed_for(drawn: Drawn, tmp_path: Path) -> None:

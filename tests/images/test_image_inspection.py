@@ -73,7 +73,7 @@ def test_a_store_is_reported_as_its_folder_is(files: Path, store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["good", "GOOD.jpg", "train/good.jpg", "sub/good.jpg", "sub/copy.png", "nothing-like-it"]
+    "name", ["GOOD.jpg", "train/good.jpg", "sub/good.jpg", "sub/copy.png", "nothing-like-it"]
 )
 def test_the_hint_on_missing_images_is_that_of_the_folder(files: Path, store: Path, name: str) -> None:
     in_folder, in_store = (inspect_images(table_of((name,)), place).hint for place in (files, store))
@@ -98,3 +98,16 @@ def test_a_store_that_is_not_finished_is_refused(store: Path) -> None:
 def test_where_files_are_needed_a_store_is_refused_by_name(store: Path) -> None:
     with pytest.raises(ImageError, match="is a packed store, and the image files themselves are needed here"):
         FolderImages(store, ["good.jpg"], 16)
+
+
+def test_an_id_without_an_extension_finds_the_file_that_training_finds(files: Path) -> None:
+    (files / "broken.jpg").write_bytes((files / "broken.jpg").read_bytes()[:200])
+    (files / "sub" / "two.png").write_bytes((files / "good.jpg").read_bytes())
+    (files / "sub" / "two.jpg").write_bytes((files / "beyond the table.jpg").read_bytes())
+    report = inspect_images(table_of(("good", "sub/copy", "good.jpg", "broken", "sub/two", "gone")), files)
+    assert report.missing == ("gone",)
+    assert [image for image, _ in report.unreadable] == ["broken", "sub/two"]
+    assert dict(report.unreadable)["sub/two"] == (
+        "the id matches 2 files, two.jpg, two.png: write it with its extension"
+    )
+    assert [group.images for group in report.duplicates] == [("good", "sub/copy", "good.jpg")]

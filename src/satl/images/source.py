@@ -113,23 +113,20 @@ class FolderImages:
         return int(self._rows[i]) if self._rows is not None else i % max(len(self._files), 1) + 1
 
     def _find(self, image_ids: Sequence[str]) -> tuple[str, ...]:
-        listings: dict[Path, _Listing] = {}
+        finder = FileFinder(self._folder)
         files: list[str] = []
         missing: list[int] = []
         for i, image_id in enumerate(image_ids):
-            path = self._folder / image_id
-            if path.parent not in listings:
-                listings[path.parent] = _Listing(path.parent)
-            found = listings[path.parent].find(path.name)
+            found = finder.find(image_id)
             if len(found) > 1:
                 raise ImageError(
                     f"image id '{image_id}' of row {i + 1 if self._rows is None else self._rows[i]} matches"
-                    f" {len(found)} files in folder '{path.parent}' ({', '.join(found[:3])}); write the id"
-                    " with its extension"
+                    f" {len(found)} files in folder '{found[0].parent}'"
+                    f" ({', '.join(file.name for file in found[:3])}); write the id with its extension"
                 )
             if not found:
                 missing.append(i)
-            files.append(str(path.parent / found[0]) if found else str(path))
+            files.append(str(found[0] if found else self._folder / image_id))
         if missing:
             self._refuse_store()
             first = missing[0]
@@ -152,6 +149,29 @@ class FolderImages:
                 f"'{self._folder}' is a packed store, and the image files themselves are needed here, with their"
                 " names and sizes; pass the folder that they were packed from"
             )
+
+
+class FileFinder:
+    """Finds the files that image ids stand for; every folder is read once.
+
+    Args:
+        folder: folder that ids are relative to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._listings: dict[Path, _Listing] = {}
+
+    def find(self, image_id: str) -> list[Path]:
+        """Return the file called so, else those with an image extension after the id: none, one or several.
+
+        Raises:
+            ImageError: the folder that the file should be in cannot be read.
+        """
+        path = self._folder / image_id
+        if path.parent not in self._listings:
+            self._listings[path.parent] = _Listing(path.parent)
+        return [path.parent / name for name in self._listings[path.parent].find(path.name)]
 
 
 class _Listing:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,7 @@ def inspect_table(
 
     table: a table, or what ``open_table`` returned, which adds the encoding and the values seen.
     check: looks at the images; by default :func:`inspect_files`. With ``satl.images.inspection.inspect_images``
-        ``images_dir`` may be a packed store.
+        ``images_dir`` may be a packed store, and an id without an extension finds its file as in training.
     progress: called with (images done, images in all) while files are read.
 
     Classes are counted over the ``train`` rows where the table has any, else over all rows.
@@ -215,12 +216,27 @@ def inspect_files(
     table: LabelTable,
     images_dir: str | os.PathLike[str],
     progress: Progress | None = None,
+    find: Callable[[str], Sequence[Path]] | None = None,
 ) -> FileReport:
-    """Read and decode the file of every image: which are missing, broken, or the same as another."""
+    """Read and decode the file of every image: which are missing, broken, or the same as another.
+
+    find: the files that an id stands for, none, one or several; by default the one that is called so.
+    """
     folder = Path(images_dir)
     if not folder.is_dir():
         raise ImageError(f"{folder} is not a folder: pass the folder of the image files as --images.")
-    report = check_all(table, folder, lambda image: _check_file(folder / image), progress)
+
+    def check(image: str) -> Verdict:
+        found: Sequence[Path] = ()
+        if find is not None:
+            with suppress(ImageError):  # a folder that may not be listed: the file itself is asked
+                found = find(image)
+        if len(found) > 1:
+            names = ", ".join(file.name for file in found[:3])
+            return None, f"the id matches {len(found)} files, {names}: write it with its extension"
+        return _check_file(found[0] if found else folder / image)
+
+    report = check_all(table, folder, check, progress)
     return report if not report.missing else replace(report, hint=_hint_in_folder(folder, report.missing[0]))
 
 
