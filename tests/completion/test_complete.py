@@ -355,6 +355,22 @@ def test_certificates_may_rest_on_an_earlier_table(drawn: Drawn, done: Completio
     )
 
 
+@pytest.mark.parametrize("option", ["certify_on", "held_out"])
+def test_a_further_table_may_have_the_columns_that_are_no_classes(
+    drawn: Drawn, done: Completion, tmp_path: Path, option: str
+) -> None:
+    labels, scores = drawn.write(tmp_path)
+    with_notes = tmp_path / "notes.csv"
+    header, *rows = labels.read_text(encoding="utf-8").splitlines()
+    with_notes.write_text(
+        "\n".join([f"{header},notes", *(f"{row},ask Eva" for row in rows)]), encoding="utf-8"
+    )
+    # The further table is the one with the column, or the only one without it.
+    for first, further in ((with_notes, with_notes), (with_notes, labels)):
+        case = case_from_scores(scores, first, ignore_columns=["notes"], **{option: further})
+        np.testing.assert_array_equal(case.basis, drawn.table.cells)
+
+
 def test_positive_only_tables_are_refused_or_proposed_for(drawn: Drawn, tmp_path: Path) -> None:
     table = drawn.table.with_cells(np.maximum(drawn.table.cells, 0))
     path = tmp_path / "tags.csv"

@@ -10,7 +10,7 @@ import pytest
 
 from satl.completion.holdout import HeldOut
 from satl.errors import ConfigError, RunError, TableError
-from satl.labels import read_table
+from satl.labels import read_table, write_table
 from satl.training.data import RunData, load_data
 from satl.training.run_folder import RunFolder
 from training.tiny import KillAt, Killed, assert_same_run, resume, tiny_config, train
@@ -44,6 +44,24 @@ def test_the_choice_has_its_own_seed() -> None:
     first = chosen()
     np.testing.assert_array_equal(first, chosen("training.seed=5"))
     assert (first != chosen("data.holdout_seed=1")).any()
+
+
+def test_only_cells_that_an_earlier_table_knows_are_held_out(tmp_path: Path) -> None:
+    known = load_data(tiny_config()).table
+    earlier = known.with_cells(np.where(np.arange(known.num_images)[:, None] % 2 == 0, known.cells, 0))
+    changed = np.flatnonzero((earlier.cells != 0).any(axis=1) & (known.split == "train"))[:5]
+    cells = np.array(earlier.cells)
+    cells[changed] *= -1  # a person has corrected these since
+    write_table(earlier.with_cells(cells).with_truth(None), tmp_path / "before.npz")
+    data = load_data(tiny_config(*HOLDOUT, f"data.holdout_from={tmp_path / 'before.npz'}"))
+    assert data.held_out is not None
+    mask = data.held_out.mask
+    assert (mask <= (earlier.cells != 0)).all()
+    assert not mask[changed].any()
+    assert mask.any()
+    np.testing.assert_array_equal(data.known_cells, known.cells)
+    with pytest.raises(ConfigError, match="holdout_from needs holdout: true"):
+        tiny_config("data.holdout_from=before.npz")
 
 
 def test_classes_that_cannot_be_certified_keep_their_cells() -> None:

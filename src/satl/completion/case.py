@@ -97,8 +97,8 @@ def case_from_scores(
     table = opened.table
     basis = table.cells
     if certify_on is not None:
-        basis = aligned_cells(_read_table(certify_on, encoding), table, certify_on)
-    tested, how = _tested(found, table, basis, held_out, encoding)
+        basis = aligned_cells(read_other_table(certify_on, encoding, ignore_columns), table, certify_on)
+    tested, how = _tested(found, table, basis, held_out, encoding, ignore_columns)
     source = {
         "kind": "scores",
         "scores": str(scores),
@@ -215,10 +215,11 @@ def _tested(
     basis: LabelMatrix,
     held_out: str | Path | None,
     encoding: str | None,
+    ignore_columns: Sequence[str],
 ) -> tuple[BoolMatrix | None, str]:
     """Return which known cells are out of sample, and who says so."""
     if held_out is not None:
-        mask, how = _read_held_out(Path(held_out), table, encoding), "held-out file"
+        mask, how = _read_held_out(Path(held_out), table, encoding, ignore_columns), "held-out file"
     elif found.out_of_sample is not None:
         mask, how = found.out_of_sample, "marked in the scores"
     else:
@@ -232,7 +233,9 @@ def _tested(
     return tested, how
 
 
-def _read_held_out(path: Path, table: LabelTable, encoding: str | None) -> BoolMatrix:
+def _read_held_out(
+    path: Path, table: LabelTable, encoding: str | None, ignore_columns: Sequence[str]
+) -> BoolMatrix:
     if path.suffix.lower() == ".npz" and path.is_file():
         with ArrayFile(path) as arrays:
             own = "mask" in arrays and "fraction" in arrays
@@ -241,14 +244,27 @@ def _read_held_out(path: Path, table: LabelTable, encoding: str | None) -> BoolM
                 return HeldOut.load(path, table.images, table.classes).mask
             except RunError as error:
                 raise TableError(str(error)) from None
-    return aligned_cells(_read_table(path, encoding), table, path) != 0
+    return aligned_cells(read_other_table(path, encoding, ignore_columns), table, path) != 0
 
 
-def _read_table(path: str | Path, encoding: str | None) -> LabelTable:
-    """Read a further table, in its own encoding if it has one, else in that of the table to complete."""
+def read_other_table(
+    path: str | Path, encoding: str | None, ignore_columns: Sequence[str] = ()
+) -> LabelTable:
+    """Read a further table of the same images, such as the one from before a review.
+
+    Args:
+        path: the table.
+        encoding: that of the first table, for a further one that can be read in several ways.
+        ignore_columns: columns of the first table that are no classes; the further one may have lost them.
+    """
     try:
-        return read_table(path)
-    except EncodingError:
-        if encoding is None:
+        try:
+            return read_table(path, ignore_columns=ignore_columns)
+        except EncodingError:
+            if encoding is None:
+                raise
+            return read_table(path, encoding, ignore_columns=ignore_columns)
+    except TableError:
+        if not ignore_columns:
             raise
-        return read_table(path, encoding)
+        return read_other_table(path, encoding)

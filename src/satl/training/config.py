@@ -77,6 +77,11 @@ class DataConfig(Section):
         description="Share of the known training cells to hold out; by default each class gives what a certificate "
         "takes, 10 to 30 %, or nothing where that cannot be reached.",
     )
+    holdout_from: Path | None = Field(
+        None,
+        description="Hold out only cells that this table knows: the one from before a review or a completion, which "
+        "fill cells in by their score, such as `completed/labels.npz`.",
+    )
     holdout_seed: int = Field(
         0, ge=0, description="Seed of the hold-out; it does not follow the run's, so that runs can share it."
     )
@@ -118,8 +123,9 @@ class DataConfig(Section):
             for key in ("encoding", "truth", "ignore_columns"):
                 if getattr(self, key):
                     raise ValueError(f"{key} belongs to a table, so leave it out")
-        if self.holdout_fraction is not None and not self.holdout:
-            raise ValueError("holdout_fraction needs holdout: true")
+        for key in ("holdout_fraction", "holdout_from"):
+            if getattr(self, key) is not None and not self.holdout:
+                raise ValueError(f"{key} needs holdout: true")
         return self
 
 

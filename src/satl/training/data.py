@@ -129,6 +129,13 @@ def _held_out(data: DataConfig, table: LabelTable, source: ImageSource) -> RunDa
 
     assert table.split is not None
     candidates = np.where((table.split == "train")[:, None], table.cells, np.int8(0))
+    if data.holdout_from is not None:
+        from satl.completion.case import aligned_cells, read_other_table
+
+        earlier = read_other_table(data.holdout_from, data.encoding, data.ignore_columns)
+        # A cell that says something else by now was corrected because of its score, and is no random one either.
+        same = aligned_cells(earlier, table, data.holdout_from) == candidates
+        candidates = np.where(same, candidates, np.int8(0))
     held_out = hold_out(candidates, data.holdout_seed, fraction=data.holdout_fraction)
     if not held_out.mask.any():
         raise TableError(

@@ -103,7 +103,7 @@ def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) 
     """Yield the place of every path of a run configuration.
 
     >>> [".".join(keys) for keys in path_keys()]
-    ['data.table', 'data.images', 'data.truth', 'data.root', 'model.weights', 'model.word_vectors']
+    ['data.table', 'data.images', 'data.truth', 'data.root', 'data.holdout_from', 'model.weights', 'model.word_vectors']
     """
     for name, field in model.model_fields.items():
         kinds = (field.annotation, *get_args(field.annotation))
