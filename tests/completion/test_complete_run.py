@@ -17,7 +17,7 @@ from satl.demo.scenes import write_scenes
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, mask_table, read_table, write_table
 from satl.training.reading import make_config
-from satl.training.recogniser import Recogniser
+from satl.training.recogniser import Recogniser, evaluate_run
 from training.tiny import TINY, tiny_config, train
 
 PROMISE = Settings(0.6, 0.6)
@@ -194,3 +194,44 @@ def test_a_study_hides_from_its_completion_what_it_hid_from_training(pictures: P
     table: LabelTable = case.table
     np.testing.assert_array_equal(table.cells, trainer.data.known_cells)
     assert 0.4 < (table.cells[trainer.data.rows("train")] != 0).mean() < 0.6
+
+
+def test_a_class_that_the_run_does_not_know_is_told(run: Path, pictures: Path, tmp_path: Path) -> None:
+    table = read_table(pictures / "half.csv", "signed")
+    wider = LabelTable(
+        table.images,
+        (*table.classes, "new, later"),
+        np.hstack([table.cells, np.ones((table.num_images, 1), dtype=np.int8)]),
+        table.split,
+    )
+    write_table(wider, tmp_path / "wider.npz")
+    case = case_from_run(run, tmp_path / "wider.npz")
+    assert (
+        f"1 of {wider.num_classes} classes are not in the run, such as 'new, later': their cells stay unknown."
+        in (case.notes)
+    )
+    assert np.isnan(case.scores[:, -1]).all()
+
+
+@pytest.mark.parametrize("key", ["table", "images"])
+def test_what_was_moved_since_the_run_is_named_with_where_to_write_its_new_place(
+    run: Path, pictures: Path, tmp_path: Path, key: str
+) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(run, moved)
+    content = yaml.safe_load((moved / "config.yaml").read_text(encoding="utf-8"))
+    place, content["data"][key] = content["data"][key], str(tmp_path / "gone")
+    (moved / "config.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    sentence = (
+        rf"gone, its data\.{key}, is not there; put it back, or write where it is now into .*config\.yaml"
+    )
+    # With --labels as well: the images of a run and their order are those of its own table.
+    for ask in (
+        lambda: case_from_run(moved, pictures / "half.csv", encoding="signed"),
+        lambda: evaluate_run(moved),
+    ):
+        with pytest.raises(RunError, match=sentence):
+            ask()
+    content["data"][key] = place
+    (moved / "config.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+    assert evaluate_run(moved)[1] == "val"

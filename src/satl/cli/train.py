@@ -62,6 +62,7 @@ def train(
         folder = RunFolder.open(resume)
         run_config = folder.read_config()
         folder.checkpoint("last")
+        folder.require_inputs(run_config)
     else:
         assert out is not None
         chosen = {

@@ -90,6 +90,7 @@ def case_from_run(
         )
     recogniser = Recogniser.load(run, checkpoint)
     config = recogniser.config
+    folder.require_inputs(config)
     data = load_data(config, progress)
     if data.table.classes != recogniser.classes:
         raise RunError(
@@ -190,11 +191,14 @@ def _tested(
 
 
 def _notes(scored: LabelTable, table: LabelTable) -> tuple[str, ...]:
-    seen = set(scored.images)
-    without = [name for name in table.images if name not in seen]
-    if not without:
-        return ()
-    return (
-        f"{len(without):,} of {table.num_images:,} images are not in the run, such as {without[0]!r}: "
-        "their cells stay unknown.",
-    )
+    notes = []
+    kinds = (("images", scored.images, table.images), ("classes", scored.classes, table.classes))
+    for kind, scored_names, names in kinds:
+        seen = set(scored_names)
+        without = [name for name in names if name not in seen]
+        if without:
+            notes.append(
+                f"{len(without):,} of {len(names):,} {kind} are not in the run, such as {without[0]!r}: "
+                "their cells stay unknown."
+            )
+    return tuple(notes)

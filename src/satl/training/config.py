@@ -80,7 +80,7 @@ class DataConfig(Section):
     holdout_from: Path | None = Field(
         None,
         description="Hold out only cells that this table knows: the one from before a review or a completion, which "
-        "fill cells in by their score, such as `completed/labels.npz`.",
+        "fill cells in by their score.",
     )
     holdout_seed: int = Field(
         0, ge=0, description="Seed of the hold-out; it does not follow the run's, so that runs can share it."

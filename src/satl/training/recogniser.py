@@ -179,6 +179,7 @@ def seen_scores(
 
 def _data_of(run: Path | str, recogniser: Recogniser, config: RunConfig) -> RunData:
     """Return what a run had; no image is read, because only those of one split may be wanted."""
+    RunFolder.open(run).require_inputs(config)
     lazy = config.images.model_copy(update={"cache_gb": 0.0})
     data = load_data(config.model_copy(update={"images": lazy}))
     if data.table.classes != recogniser.classes:

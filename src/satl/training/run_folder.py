@@ -97,6 +97,20 @@ class RunFolder:
             raise RunError(f"{self.config}: cannot be read; restore it from a copy of the run.") from error
         return make_config(content if isinstance(content, dict) else {}, str(self.config))
 
+    def require_inputs(self, config: RunConfig) -> None:
+        """Refuse a run whose table or images were moved since, and say where to write their new place."""
+        for key in ("table", "truth", "images", "root", "holdout_from"):
+            place = getattr(config.data, key)
+            try:
+                gone = place is not None and not place.exists()
+            except OSError:
+                gone = False  # it may not be looked at; what reads it says so
+            if gone:
+                raise RunError(
+                    f"{self.path}: {place}, its data.{key}, is not there; put it back, or write where it is now "
+                    f"into {self.config}."
+                )
+
     def read_metrics(self) -> list[dict[str, Any]]:
         """Return the rows of ``metrics.jsonl``; a half-written last line is left out."""
         if not self.metrics.exists():
