@@ -276,6 +276,8 @@ def test_positive_only_is_readable_and_says_so(tmp_path: Path) -> None:
         ("image,split\na.jpg,train\n", "there is no class column beside 'image'"),
         ("cat,dog\n1,0\n", "no column names the image .columns: 'cat', 'dog'.: call that column 'image'"),
         ("image;cat\na;1\n", "separate its columns with commas, not ';'"),
+        ('image;"dog, large";cat\na;1;0\n', "separated by ';', and some names hold a comma"),
+        ("\ufeffimage;dog, large;cat\na;1,0;0\n", "separate its columns with commas, not ';'"),
         (",image,cat\n0,a,1\n", r"column 1 has no name \(from pandas: write with index=False\)"),
         ("image,cat,\na,1,\n", "column 3 has no name: name or remove it"),
         ("image,cat,dog,cat\na,1,0,1\n", "columns 2 and 4 are both called 'cat'"),

@@ -81,6 +81,19 @@ def check_names(header: Sequence[str], path: Path) -> None:
         first[name] = number
 
 
+def other_separator(header: Sequence[str]) -> str | None:
+    """Return the mark that seems to stand between the columns of a file whose header was split at commas.
+
+    >>> other_separator(['image;cat;"dog', ' large"']), other_separator(["image", "cat;dog"])
+    (';', None)
+    """
+    for mark in (";", "\t", "|"):
+        first, found, _ = header[0].partition(mark)
+        if found and (len(header) == 1 or first.strip().strip('"').lower() in IMAGE_COLUMN_NAMES):
+            return mark
+    return None
+
+
 def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
     """Return the positions of the image and split columns, after refusing unnamed and repeated columns."""
     check_names(header, path)
@@ -92,10 +105,8 @@ def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
         image = 0
     else:
         shown = ", ".join(repr(name) for name in plain[:8]) + (", ..." if len(plain) > 8 else "")
-        hint = ""
-        if len(plain) == 1:
-            marks = [mark for mark in (";", "\t", "|") if mark in plain[0]]
-            hint = f" and separate its columns with commas, not {marks[0]!r}" if marks else ""
+        mark = other_separator(plain)
+        hint = "" if mark is None else f" and separate its columns with commas, not {mark!r}"
         raise TableError(
             f"{path}: no column names the image (columns: {shown}): call that column 'image'{hint}."
         )

@@ -21,6 +21,7 @@ from satl.labels.io.wide import (
     check_names,
     code_columns,
     decode_coded,
+    other_separator,
     wide_header,
     without_ignored,
 )
@@ -56,6 +57,12 @@ def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
         raise TableError(f"{path} is empty: write a header 'image,<class>,...' and one row per image.")
     check_text(data, path, "CSV")
     body_at, header = _read_header(data, path)
+    mark = other_separator(header) if delimiter_of(path) == "," and len(header) > 1 else None
+    if mark is not None:
+        raise TableError(
+            f"{path}: its columns are separated by {mark!r}, and some names hold a comma: separate its columns with "
+            f"commas, not {mark!r}, and quote names that hold one."
+        )
     check_names(header, path)
     body = pa.py_buffer(data)[body_at:]
     if data.startswith(BOM, body_at):
