@@ -116,7 +116,10 @@ def test_inspect_lists_every_broken_file_with_its_row(tmp_path: Path) -> None:
     listed = [line for line in lines if line.startswith("row ")]
     assert listed == [
         *(f"row {number + 1}  {names[number]}" for number in range(10)),
-        *(f"row {number + 1}  {names[number]} (not an image)" for number in range(20, 40)),
+        *(
+            f"row {number + 1}  {names[number]} (not an image in a format that can be read)"
+            for number in range(20, 40)
+        ),
     ]
     assert lines.index(f"missing in {folder}") < lines.index(f"unreadable in {folder}")
     assert "--all lists" not in text

@@ -111,3 +111,18 @@ def test_an_id_without_an_extension_finds_the_file_that_training_finds(files: Pa
         "the id matches 2 files, two.jpg, two.png: write it with its extension"
     )
     assert [group.images for group in report.duplicates] == [("good", "sub/copy", "good.jpg")]
+
+
+def test_kinds_of_files_that_training_refuses_are_told(files: Path) -> None:
+    names = ("float.tif", "wide.tif", "program.eps", "sixteen.png")
+    Image.new("F", (8, 8)).save(files / names[0])
+    Image.new("I", (8, 8)).save(files / names[1])
+    Image.new("RGB", (8, 8)).save(files / names[2])
+    Image.fromarray(np.full((8, 8), 40_000, dtype=np.uint16)).save(files / names[3])
+    report = inspect_images(table_of(names), files)
+    assert [image for image, _ in report.unreadable] == list(names[:3])
+    source = FolderImages(files, names, 8)
+    for position, (_, reason) in enumerate(report.unreadable):
+        with pytest.raises(ImageError, match=reason):
+            source.image(position)
+    assert source.image(3).max() == 156

@@ -89,6 +89,26 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
         raise ImageError(f"{name} is truncated or damaged ({_one_line(error)}); {remedy}") from None
 
 
+def refusal(data: bytes) -> str | None:
+    """Say why :func:`decode_image` refuses a whole image file by its kind, from its header alone; None: it does not.
+
+    >>> stream = io.BytesIO()
+    >>> Image.new("F", (4, 4)).save(stream, "TIFF")
+    >>> refusal(stream.getvalue())
+    'has floating-point pixels, whose white is not stated, save it with 8 or 16 bits'
+    """
+    try:
+        with Image.open(io.BytesIO(data), formats=_readable_formats()) as image:
+            _require_white(image)
+    except UnidentifiedImageError:
+        return "not an image in a format that can be read"
+    except ImageError as error:
+        return str(error)
+    except Exception:  # damage, which whoever decodes the file tells
+        return None
+    return None
+
+
 @cache
 def jpeg_decoder() -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]]:
     """Return the fastest decoder of JPEG bytes: uint8 (n,) to RGB, uint8 (H, W, 3).
@@ -158,10 +178,9 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     """Bring any mode to "RGB", or to "L" where red, green and blue are equal."""
     if image.mode in ("RGB", "L") and "transparency" not in image.info:
         return image
+    _require_white(image)
     if image.mode.startswith("I"):
         return _from_sixteen_bits(image)
-    if image.mode == "F":
-        raise ImageError("has floating-point pixels, whose white is not stated, save it with 8 or 16 bits")
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):
         if image.mode in ("RGBa", "La"):
             image = image.convert(image.mode.upper())
@@ -171,10 +190,16 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _from_sixteen_bits(image: Image.Image) -> Image.Image:
+def _require_white(image: Image.Image) -> None:
+    """Refuse pixels of which nobody knows which value is white."""
+    if image.mode == "F":
+        raise ImageError("has floating-point pixels, whose white is not stated, save it with 8 or 16 bits")
     # Mode "I" is what 16-bit PNG and PGM files become in some versions; elsewhere it is truly 32 bits wide.
     if image.mode == "I" and image.format not in ("PNG", "PPM"):
         raise ImageError("has 32-bit pixels, whose white is not stated, save it with 8 or 16 bits")
+
+
+def _from_sixteen_bits(image: Image.Image) -> Image.Image:
     values: NDArray[Any] = np.asarray(image).astype(np.int64)
     return Image.fromarray(((values.clip(0, 65535) * 255 + 32767) // 65535).astype(np.uint8))
 

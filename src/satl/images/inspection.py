@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from satl.errors import ImageError
+from satl.images.decode import refusal
 from satl.images.source import FileFinder
 from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
 from satl.labels.inspection import (
@@ -25,8 +26,8 @@ def inspect_images(table: LabelTable, place: str | Path, progress: Progress | No
 
     Args:
         table: whose images are looked for.
-        place: the image folder, in which an id without an extension finds its file as in training; or a packed
-            store, whose images are compared with their checksums.
+        place: the image folder, in which files are found and refused as in training; or a packed store, whose
+            images are compared with their checksums.
         progress: called with (images done, images in all).
 
     Raises:
@@ -36,7 +37,7 @@ def inspect_images(table: LabelTable, place: str | Path, progress: Progress | No
     return (
         _inspect_store(table, path, progress)
         if is_store(place)
-        else inspect_files(table, path, progress, FileFinder(path).find)
+        else inspect_files(table, path, progress, FileFinder(path).find, refusal)
     )
 
 

@@ -164,7 +164,7 @@ def inspect_table(
 
     table: a table, or what ``open_table`` returned, which adds the encoding and the values seen.
     check: looks at the images; by default :func:`inspect_files`. With ``satl.images.inspection.inspect_images``
-        ``images_dir`` may be a packed store, and an id without an extension finds its file as in training.
+        ``images_dir`` may be a packed store, and files are found and refused as in training.
     progress: called with (images done, images in all) while files are read.
 
     Classes are counted over the ``train`` rows where the table has any, else over all rows.
@@ -217,10 +217,12 @@ def inspect_files(
     images_dir: str | os.PathLike[str],
     progress: Progress | None = None,
     find: Callable[[str], Sequence[Path]] | None = None,
+    refuse: Callable[[bytes], str | None] | None = None,
 ) -> FileReport:
     """Read and decode the file of every image: which are missing, broken, or the same as another.
 
     find: the files that an id stands for, none, one or several; by default the one that is called so.
+    refuse: says why the content of a file is refused before it is decoded, or None; by default nothing is.
     """
     folder = Path(images_dir)
     if not folder.is_dir():
@@ -234,7 +236,7 @@ def inspect_files(
         if len(found) > 1:
             names = ", ".join(file.name for file in found[:3])
             return None, f"the id matches {len(found)} files, {names}: write it with its extension"
-        return _check_file(found[0] if found else folder / image)
+        return _check_file(found[0] if found else folder / image, refuse)
 
     report = check_all(table, folder, check, progress)
     return report if not report.missing else replace(report, hint=_hint_in_folder(folder, report.missing[0]))
@@ -270,7 +272,7 @@ def content_digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _check_file(path: Path) -> Verdict:
+def _check_file(path: Path, refuse: Callable[[bytes], str | None] | None) -> Verdict:
     from PIL import Image
 
     try:
@@ -281,6 +283,9 @@ def _check_file(path: Path) -> Verdict:
         return None, error.strerror or str(error)
     if not data:
         return None, "empty file"
+    refusal = None if refuse is None else refuse(data)
+    if refusal is not None:
+        return None, refusal
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.format == "JPEG":
