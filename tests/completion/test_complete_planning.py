@@ -118,6 +118,8 @@ def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_
     refused(rf"row {len(lines)} repeats a cell: remove it")
     path.write_text("image,label\na,b\n")
     refused("has no column 'value'")
+    path.write_text("image;label;value;score;aim;zone\n", encoding="utf-8")
+    refused("has no column 'image': separate its columns with commas, not ';'")
     path.unlink()
     refused("cannot be read")
     with pytest.raises(TableError, match=r"end the name in \.csv"):

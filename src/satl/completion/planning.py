@@ -16,6 +16,7 @@ from satl.completion.plan import LabelPlan
 from satl.errors import TableError, nearest
 from satl.labels import LabelTable
 from satl.labels.atomic import atomic_path
+from satl.labels.io.wide import other_separator
 
 PLAN_COLUMNS = ("image", "label", "value", "score", "aim", "zone")
 AUDIT_COLUMNS = ("image", "label", "value", "draw")
@@ -206,7 +207,13 @@ def _rows(
             lines = csv.DictReader(stream, strict=True)
             for name in columns:
                 if name not in (lines.fieldnames or ()):
-                    raise TableError(f"{file} has no column {name!r}: give the file that satl wrote.")
+                    mark = other_separator(lines.fieldnames or ("",))
+                    remedy = (
+                        f"separate its columns with commas, not {mark!r}"
+                        if mark
+                        else "give the file that satl wrote"
+                    )
+                    raise TableError(f"{file} has no column {name!r}: {remedy}.")
             for number, fields in enumerate(lines, start=1):
                 if any(fields.get(name) is None for name in columns):
                     raise TableError(f"{file}: row {number} has too few columns: restore it.")
