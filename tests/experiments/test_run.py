@@ -204,7 +204,9 @@ def test_changed_settings_of_a_cell_that_ran_are_refused(again, tmp_path):
 
 def test_a_failed_cell_may_be_mended_and_then_starts_anew(again, tmp_path):
     mended = {**BROKEN, "set": ["training.lr=0.001"]}
-    with pytest.raises(ConfigError, match="ignore-p30-s0-broken are not those"):
+    with pytest.raises(
+        ConfigError, match=r"ignore-p30-s0-broken are not those.*; --retry-failed starts failed cells anew"
+    ):
         again(variants=[mended])
     assert again(variants=[mended], retry_failed=True) == ["ignore-p30-s0-broken"]
     assert not (tmp_path / "out" / "runs" / "ignore-p30-s0-broken").exists()

@@ -107,9 +107,12 @@ def _compare(
         shown = ", ".join(differences[:3]) + (
             f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         )
+        if all(folder.state(one) == "failed" for one in changed):
+            remedy = "--retry-failed starts failed cells anew with them; or restore them"
+        else:
+            remedy = f"restore them, give another --out, or remove {folder.run(cell)} to run it anew"
         raise ConfigError(
-            f"{origin}: the settings of cell {cell.name}{further} are not those it was run with: {shown}; restore "
-            f"them, give another --out, or remove {folder.run(cell)} to run it anew."
+            f"{origin}: the settings of cell {cell.name}{further} are not those it was run with: {shown}; {remedy}."
         )
     return tuple(anew)
 
