@@ -85,6 +85,10 @@ def test_a_wrong_key_or_value_is_one_sentence_with_file_and_key(
         ("data: {table: x.csv}", "table needs images"),
         ("data: {}", "give either table (with images) or scenes"),
         ("data: {scenes: {}}\n1: 2", "1: keys should be strings"),
+        (
+            "data: {scenes: {}}\nimages: {crop_sizes: 448}",
+            "crop_sizes: input should be a valid list (got 448)",
+        ),
         ("\x00", "is not valid YAML"),
     ],
 )

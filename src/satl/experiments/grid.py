@@ -246,8 +246,10 @@ def _sentence(error: ValidationError) -> str:
     if problem["type"] == "missing":
         return f"the key '{key}' is missing; add it."
     message = problem["msg"].removeprefix("Value error, ")
+    # What pydantic calls a tuple is a list in YAML.
+    message = (message[:1].lower() + message[1:]).replace("tuple", "list")
     shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
-    return f"{key + ': ' if key else ''}{message[:1].lower() + message[1:]}{shown}; mend this value."
+    return f"{key + ': ' if key else ''}{message}{shown}; mend this value."
 
 
 def choose_cells(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:

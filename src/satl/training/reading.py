@@ -142,8 +142,10 @@ def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix
     if problem["type"] == "missing":
         return f"{origin}: the key '{key}' is missing; add it."
     message = problem["msg"].removeprefix("Value error, ")
+    # What pydantic calls a tuple is a list in YAML.
+    message = (message[:1].lower() + message[1:]).replace("tuple", "list")
     shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
-    return f"{origin}: {key or 'the configuration'}: {message[:1].lower() + message[1:]}{shown}; mend this value."
+    return f"{origin}: {key or 'the configuration'}: {message}{shown}; mend this value."
 
 
 def _is_union_tag(part: str) -> bool:
