@@ -11,7 +11,7 @@ import pytest
 from experiments.grids import BASE
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
-from satl.experiments.cell import DataOnce, keep_models, run_cell
+from satl.experiments.cell import DataOnce, cell_facts, keep_models, run_cell
 from satl.experiments.folder import RESULT, ExperimentFolder
 from satl.experiments.grid import Cell
 from satl.experiments.worker import _attempt
@@ -29,6 +29,11 @@ def config_of(*settings):
 def without_time(path):
     result = json.loads((path / RESULT).read_text())
     return {key: value for key, value in result.items() if key != "train_seconds"}
+
+
+def test_a_cell_notes_whether_it_has_word_vectors():
+    assert not cell_facts(config_of("method.name=sst"))["word_vectors"]
+    assert cell_facts(config_of("method.name=sst", "model.word_vectors=glove.txt"))["word_vectors"]
 
 
 def test_a_cell_cut_off_anywhere_ends_like_one_left_alone(tmp_path):

@@ -326,11 +326,36 @@ def test_the_lead_says_who_is_best():
     assert "nothing to compare" in lead_sentence(study_of(methods=("hst",)))
 
 
+def test_the_lead_compares_only_methods_that_have_every_seed():
+    text = lead_sentence(study_of(without={("sst+satl", 0.1, 0)}))
+    assert text == "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds)."
+    nobody = lead_sentence(study_of(without={("sst+satl", 0.1, 0), ("sst", 0.2, 1)}))
+    assert "nothing to compare" in nobody
+
+
+def test_the_lead_names_all_that_are_level():
+    rows = [
+        row("hst", proportion, seed, MAP["sst+satl", proportion][seed])
+        for proportion in (0.1, 0.2)
+        for seed in range(3)
+    ]
+    text = lead_sentence(study_of(*rows, methods=("sst", "hst", "sst+satl")))
+    assert (
+        text
+        == "HST and SST+SATL have the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds)."
+    )
+
+
 @pytest.mark.parametrize(
     ("dataset", "facts", "parts"),
     [
         ("scenes", {}, ["data set scenes", "backbone satl_tiny", "images of 32 px", "from scratch"]),
         ("COCO", {"backbone": "resnet101", "image_size": 448, "pretrained": True}, []),
+        (
+            "COCO",
+            {"backbone": "resnet101", "image_size": 448, "pretrained": True, "word_vectors": False},
+            ["without word vectors instead of GloVe"],
+        ),
         ("VG-200", {"backbone": "resnet50", "image_size": 448, "pretrained": True}, ["backbone resnet50"]),
     ],
 )

@@ -58,6 +58,7 @@ def cell_facts(config: RunConfig) -> dict[str, Any]:
         "backbone": config.model.backbone,
         "pretrained": config.model.pretrained or config.model.weights is not None,
         "image_size": config.images.size,
+        "word_vectors": config.model.word_vectors is not None,
         "epochs": config.training.epochs,
     }
 

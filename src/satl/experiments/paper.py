@@ -84,7 +84,7 @@ class Paper:
 
         Args:
             dataset: of the experiment.
-            facts: its ``backbone``, ``pretrained`` and ``image_size``.
+            facts: its ``backbone``, ``pretrained``, ``image_size`` and, where it was noted, ``word_vectors``.
         """
         parts = []
         if self.same_dataset(dataset) is None:
@@ -95,6 +95,8 @@ class Paper:
             parts.append(f"images of {facts['image_size']} px instead of {self.content['image_size']} px")
         if not facts["pretrained"]:
             parts.append("weights from scratch instead of ImageNet")
+        if not facts.get("word_vectors", True):
+            parts.append("class embeddings without word vectors instead of GloVe")
         return parts
 
 

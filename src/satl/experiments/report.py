@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 import yaml
@@ -98,28 +99,35 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
 
 
 def lead_sentence(study: Study) -> str:
-    """Say which method is best on average, whoever it is."""
+    """Say which method is best on average, whoever it is.
+
+    Methods that lack a seed are left out, as from the bold numbers of Table 1: seeds differ by more than methods do.
+    """
     grid, results = study.grid, study.results
-    averages = {
-        method: values
+    means = {
+        method: fmean(values.values())
         for method in grid.methods
-        if (values := results.averages("mAP", method, grid.proportions))
+        if len(values := results.averages("mAP", method, grid.proportions)) == len(grid.seeds)
     }
-    if not averages:
-        return "No method has been run at all proportions yet, so there is nothing to compare."
-    means = {method: sum(values.values()) / len(values) for method, values in averages.items()}
+    if not means:
+        return "No method has been run at all proportions with all seeds yet, so there is nothing to compare."
     order = sorted(means, key=lambda method: -means[method])
-    over = f"{len(grid.proportions)} proportion{'s' if len(grid.proportions) > 1 else ''}"
-    seeds = len(averages[order[0]])
-    text = (
-        f"{title_of(order[0])} has the highest mAP on average over {over} of known labels: "
-        f"{number(means[order[0]])} ({seeds} seed{'s' if seeds > 1 else ''})"
-    )
+    top = number(means[order[0]])
+    over = f"{len(grid.proportions)} proportion{'s' if len(grid.proportions) > 1 else ''} of known labels"
+    seeds = f"{len(grid.seeds)} seed{'s' if len(grid.seeds) > 1 else ''}"
     if len(order) == 1:
-        return text.replace("has the highest mAP", "reaches a mAP").replace(": ", " of ", 1) + "."
-    gap = means[order[0]] - means[order[1]]
-    text += f", {number(gap)} above {title_of(order[1])}."
-    if seeds < 3:
+        return f"{title_of(order[0])} reaches a mAP on average over {over} of {top} ({seeds})."
+    best = [title_of(method) for method in order if number(means[method]) == top]
+    if len(best) > 1:
+        names = f"{', '.join(best[:-1])} and {best[-1]} have"
+        text = f"{names} the highest mAP on average over {over}: {top} ({seeds})."
+    else:
+        gap = number(means[order[0]] - means[order[1]])
+        text = (
+            f"{best[0]} has the highest mAP on average over {over}: {top} ({seeds}), "
+            f"{gap} above {title_of(order[1])}."
+        )
+    if len(grid.seeds) < 3:
         text += " Too few seeds to tell a difference from chance."
     return text
 
