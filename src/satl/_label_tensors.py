@@ -41,6 +41,21 @@ def check_signed(labels: Tensor, name: str = "labels") -> None:
         )
 
 
+def check_thresholds(scores: Tensor, thresholds: Tensor) -> None:
+    """Refuse thresholds that are not one for each class of the scores, or one for all: they would be broadcast.
+
+    >>> import torch
+    >>> check_thresholds(torch.zeros(4, 1), torch.ones(3))
+    Traceback (most recent call last):
+    ValueError: thresholds must be one for each class of the scores or a scalar, got (3,) for scores (4, 1).
+    """
+    if thresholds.ndim and thresholds.shape != scores.shape[-1:]:
+        raise ValueError(
+            f"thresholds must be one for each class of the scores or a scalar, "
+            f"got {tuple(thresholds.shape)} for scores {tuple(scores.shape)}."
+        )
+
+
 def known_cells(labels: Tensor) -> Tensor:
     """Return where labels are +1 or -1; NaN counts as unknown.
 

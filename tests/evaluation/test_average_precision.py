@@ -167,6 +167,8 @@ def test_input_is_left_alone_whatever_its_layout(order):
         ([[0.1, 0.2]], [[1, 0.5]], r"hold 0\.5 at row 1, class 2"),
         ([[0.1, 0.2]], [[1, np.nan]], "hold nan at row 1, class 2"),
         ([[0.1, 0.2]], [[True, False]], "booleans"),
+        ([[0.1, 0.2]], np.array([[1, 0]], dtype=np.uint8), "uint8, which cannot say absent"),
+        ([[0.1, 0.2]], [["1", "-1"]], "as numbers, not words"),
         ([[0.1, 0.2]], [[1], [1]], "shape of labels is"),
         ([0.1, 0.2], [1, 1], "images, classes"),
         ([["a", "b"]], [[1, 1]], "real numbers"),

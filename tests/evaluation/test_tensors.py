@@ -77,6 +77,26 @@ def test_no_gradient_and_shape_error():
         average_precision_tensor(scores, torch.ones(5, 3))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
+def test_labels_that_cannot_say_absent_are_refused(dtype):
+    # Read as present and unknown, every class would have an average precision of 1.
+    with pytest.raises(SatlError, match=f"labels are {dtype}, which cannot say absent"):
+        average_precision_tensor(torch.rand(4, 2), torch.ones(4, 2, dtype=dtype))
+
+
+def test_a_label_that_is_not_a_number_is_unknown():
+    scores = torch.rand(40, 3, generator=torch.Generator().manual_seed(0))
+    labels = torch.randint(-1, 2, (40, 3), generator=torch.Generator().manual_seed(1)).float()
+    with_nan = torch.where(labels == 0, torch.nan, labels)
+    assert torch.equal(average_precision_tensor(scores, with_nan), average_precision_tensor(scores, labels))
+
+
+def test_whole_numbers_are_ranked_as_well():
+    scores, labels = torch.randint(0, 9, (40, 3)), torch.randint(-1, 2, (40, 3))
+    expected = average_precision(scores.numpy(), labels.numpy())
+    np.testing.assert_allclose(average_precision_tensor(scores, labels).numpy(), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
 def test_does_not_wait_for_the_device(dtype):
     # Tensors without content stand for a GPU; an operation that needs a value of theirs fails.

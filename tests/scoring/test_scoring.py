@@ -75,6 +75,12 @@ def test_intra_image_scores_refuse_labels_without_a_sign(dtype: torch.dtype) -> 
         intra_image_scores(random_pairs(1, 3), torch.tensor([[1, -1, 0]]).to(dtype))
 
 
+@pytest.mark.parametrize("shape", [(4, 3), (4, 1, 1), (1, 3, 3), (4, 3, 1)])
+def test_intra_image_scores_refuse_pairs_of_another_shape(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"must be \(B, C, C\) .*symmetric_pairs"):
+        intra_image_scores(torch.rand(shape), torch.ones(4, 3))
+
+
 def test_mean_cosine_identity() -> None:
     torch.manual_seed(0)
     features, stored = torch.randn(5, 3, 8), torch.randn(3, 7, 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 
 import pytest
@@ -242,6 +243,27 @@ def test_labels_that_would_be_misread_are_refused(name: str) -> None:
             READERS[name](scores, torch.randint(-1, 2, (4, 3)).to(dtype))
     with pytest.raises(ValueError, match=r"\(4, 3\) and \(4, 1\)"):
         READERS[name](scores, torch.ones(4, 1))
+
+
+@pytest.mark.parametrize("name", [name for name in READERS if name != "histogram"])
+@pytest.mark.parametrize("classes", [1, 2, 4])
+def test_scores_of_other_classes_are_refused(name: str, classes: int) -> None:
+    # One class would be broadcast to three.
+    with pytest.raises(ValueError, match=rf"\(4, {classes}\)"):
+        READERS[name](torch.rand(4, classes), torch.ones(4, classes))
+
+
+@pytest.mark.parametrize("fill", [pseudo_labels, negative_labels])
+def test_thresholds_are_one_for_each_class_or_one_for_all(
+    fill: Callable[[Tensor, Tensor, Tensor], Tensor],
+) -> None:
+    scores, labels = torch.rand(4, 3), torch.zeros(4, 3)
+    assert torch.equal(fill(scores, labels, torch.tensor(0.6)), fill(scores, labels, torch.full((3,), 0.6)))
+    for shape in ((4, 1), (1,), (2, 4, 3)):
+        with pytest.raises(
+            ValueError, match=f"thresholds must be one for each class .* got {re.escape(str(shape))}"
+        ):
+            fill(scores, labels, torch.rand(shape))
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -66,6 +66,15 @@ def as_labels(labels: npt.ArrayLike, shape: tuple[int, ...], name: str = "labels
             f"{name} are booleans, which cannot say unknown: use +1 present, -1 absent, 0 unknown "
             "(np.where(labels, 1, -1) when every label is known)."
         )
+    if array.dtype.kind in "US":
+        raise SatlError(f"{name} must be +1 present, -1 absent and 0 unknown as numbers, not words.")
+    if np.issubdtype(
+        array.dtype, np.unsignedinteger
+    ):  # their 0 is absent as a rule, and would count as unknown
+        raise SatlError(
+            f"{name} are {array.dtype}, which cannot say absent: use +1 present, -1 absent, 0 unknown "
+            "(np.where(labels > 0, 1, -1) when every label is known)."
+        )
     if array.dtype == np.int8:
         wrong = array.size > 0 and (array.min() < -1 or array.max() > 1)
         converted = array

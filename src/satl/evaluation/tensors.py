@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from satl._label_tensors import known_cells
 from satl.errors import SatlError
 
 
@@ -12,10 +13,10 @@ def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bo
     """Like :func:`satl.evaluation.average_precision`, for tensors of any device.
 
     Because it must not wait for the device, it does not refuse NaN: a class with a NaN score at a known
-    cell has a NaN average precision.
+    cell has a NaN average precision, and a cell whose label is NaN is unknown.
 
     Args:
-        scores: (N, C) floating point, higher means more likely present.
+        scores: (N, C) real numbers, higher means more likely present.
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         interpolated: the papers' number, or scikit-learn's (plain).
 
@@ -46,13 +47,20 @@ def average_precision_pair_tensor(scores: Tensor, labels: Tensor) -> tuple[Tenso
             f"scores and labels must have one shape (images, classes), not {tuple(scores.shape)} "
             f"and {tuple(labels.shape)}."
         )
+    if not labels.dtype.is_signed:
+        raise SatlError(
+            f"labels are {labels.dtype}, which cannot say absent: use +1 present, -1 absent, 0 unknown "
+            "(torch.where(labels > 0, 1, -1) when every label is known)."
+        )
     real = torch.float32 if scores.device.type == "mps" else torch.float64
     num_images, num_classes = scores.shape
     if num_images == 0:
         nothing = torch.full((num_classes,), float("nan"), dtype=real, device=scores.device)
         return nothing, nothing.clone()
+    if not scores.is_floating_point():
+        scores = scores.to(real)
     wide = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
-    by_class = labels.T
+    by_class = torch.where(known_cells(labels), labels, 0).T
     ranking = wide.T.masked_fill(by_class == 0, -torch.inf)  # unknown cells come first and count nowhere
     ranking, order = ranking.sort(dim=1)
     sorted_labels = by_class.gather(1, order)

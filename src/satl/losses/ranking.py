@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from satl._label_tensors import check_cells, known_cells
+from satl._label_tensors import check_cells, check_thresholds, known_cells
 from satl.processes import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]
@@ -30,7 +30,7 @@ def differential_ranking(
     Args:
         scores: ``(B, C)`` generator scores; a cell whose score is NaN counts as unknown.
         labels: ``(B, C)`` with +1, -1, 0.
-        thresholds: ``(C,)``, or a scalar for all classes.
+        thresholds: ``(C,)``, or a scalar tensor for all classes.
         clamp: the literal loss; ``False`` uses the signed difference, which also lifts positives that lie
             below the threshold.
         reduction: ``"batch"`` divides the sum by the batch size, ``"sum"`` not at all, ``"known"`` by the
@@ -47,11 +47,7 @@ def differential_ranking(
     tensor([[-1.,  1.,  0.]])
     """
     check_cells(scores, labels, "scores")
-    if thresholds.ndim and thresholds.shape != scores.shape[-1:]:
-        raise ValueError(
-            f"thresholds must be one for each class of the scores or a scalar, "
-            f"got {tuple(thresholds.shape)} for scores {tuple(scores.shape)}."
-        )
+    check_thresholds(scores, thresholds)
     scores = scores.float()
     known = known_cells(labels) & ~scores.isnan()
     sign = torch.where(known, labels.float(), 0.0)

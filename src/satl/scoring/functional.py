@@ -34,6 +34,11 @@ def intra_image_scores(
     tensor([[0.8000, 0.8000, 0.3000]])
     """
     check_signed(labels)
+    if labels.ndim != 2 or pair_probabilities.shape != (*labels.shape, labels.shape[1]):
+        raise ValueError(
+            f"pair_probabilities must be (B, C, C) for labels (B, C), got {tuple(pair_probabilities.shape)} and "
+            f"{tuple(labels.shape)}; satl.models.functional.symmetric_pairs makes them of one value a pair."
+        )
     present = (labels > 0).float()
     diagonal = torch.eye(labels.shape[1], device=labels.device, dtype=torch.bool)
     with torch.autocast(labels.device.type, enabled=False):

@@ -8,6 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from satl._label_tensors import check_signed
 from satl.processes import sum_across
 from satl.thresholds.functional import add_to_histogram, move_thresholds, pseudo_labels
 
@@ -50,6 +51,15 @@ class ThresholdRule(nn.Module):
 
         A score that means nothing is NaN and is left out, whether its cell is known or not.
         """
+
+    def check_batch(self, scores: Tensor, labels: Tensor) -> None:
+        """Refuse scores and labels that are not of this rule's classes: they would be broadcast to them."""
+        if scores.shape != labels.shape or scores.dim() != 2 or scores.shape[1] != self.num_classes:
+            raise ValueError(
+                f"scores and labels must be (B, {self.num_classes}), got {tuple(scores.shape)} and "
+                f"{tuple(labels.shape)}."
+            )
+        check_signed(labels)
 
     def update(self) -> None:
         """Move the thresholds."""
@@ -132,9 +142,5 @@ class HistogramThreshold(EvidenceThreshold):
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Add the scores of one batch to the histograms."""
-        if scores.shape != labels.shape or scores.dim() != 2 or scores.shape[1] != self.num_classes:
-            raise ValueError(
-                f"scores and labels must be (B, {self.num_classes}), got {tuple(scores.shape)} and "
-                f"{tuple(labels.shape)}."
-            )
+        self.check_batch(scores, labels)
         add_to_histogram(self.counts, scores, labels)

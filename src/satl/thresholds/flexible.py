@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import check_cells, known_cells
+from satl._label_tensors import known_cells
 from satl.thresholds.base import EvidenceThreshold
 from satl.thresholds.functional import flexible_thresholds
 
@@ -49,7 +49,7 @@ class FlexibleThreshold(EvidenceThreshold):
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Count the unknown cells above the confidence, all unknown cells, and the known ones of either sign."""
-        check_cells(scores, labels, "scores")
+        self.check_batch(scores, labels)
         scores = scores.detach().float()
         counted = ~scores.isnan()
         unknown = counted & ~known_cells(labels)

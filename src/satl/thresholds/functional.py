@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import check_cells, known_cells
+from satl._label_tensors import check_cells, check_thresholds, known_cells
 
 
 def score_histogram(scores: Tensor, labels: Tensor, bins: int) -> Tensor:
@@ -342,6 +342,7 @@ def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
     tensor([[ 1,  0, -1]])
     """
     check_cells(scores, labels, "scores")
+    check_thresholds(scores, thresholds)
     confident = ~known_cells(labels) & (scores.detach().float() > thresholds.detach().float())
     return torch.where(confident, torch.ones_like(labels), labels)
 
@@ -366,6 +367,7 @@ def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tenso
     tensor([[ 0, -1,  1]])
     """
     check_cells(scores, labels, "scores")
+    check_thresholds(scores, thresholds)
     scores, thresholds = scores.detach().float(), thresholds.detach().float()
     absent = ~known_cells(labels) & (scores < 1.0 - thresholds) & (scores <= thresholds)
     return torch.where(absent, -torch.ones_like(labels), labels)

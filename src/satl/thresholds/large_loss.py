@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from satl._label_tensors import check_cells, known_cells
+from satl._label_tensors import known_cells
 from satl.processes import gather_across, own_part
 from satl.thresholds.base import HistogramThreshold
 from satl.thresholds.functional import largest_cells, share_threshold
@@ -103,7 +103,7 @@ class LargeLossThreshold(HistogramThreshold):
 
         A score of -1 means nothing and is never chosen.
         """
-        check_cells(scores, labels, "scores")
+        self.check_batch(scores, labels)
         # The largest of all processes: each looks at the cells of all and takes its own from the answer.
         own, scores, labels = labels, gather_across(scores), gather_across(labels)
         unknown = ~known_cells(labels)
