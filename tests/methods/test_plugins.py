@@ -71,6 +71,7 @@ def test_the_method_of_the_page_is_listed_and_trains(tmp_path: Path) -> None:
     elsewhere = satl(tmp_path, "evaluate", tmp_path / "run")
     assert elsewhere.returncode == 2
     assert "there is no method 'focal+sate'" in elsewhere.stderr
+    assert "made with my-method 0.1, which is not installed here" in " ".join(elsewhere.stderr.split())
     assert "Traceback" not in elsewhere.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -22,6 +23,20 @@ _PACKAGES = (
     "pillow",
     "safetensors",
 )
+
+
+def missing_packages(facts: Mapping[str, Any]) -> list[str]:
+    """Return those packages, with their versions, that brought methods along where a run began and are not here.
+
+    >>> missing_packages({"packages": {"torch": "2.8.0", "no-such-method": "0.1"}})
+    ['no-such-method 0.1']
+    """
+    here = plugin_versions()
+    return [
+        f"{name} {found}"
+        for name, found in facts["packages"].items()
+        if name not in _PACKAGES and name not in here
+    ]
 
 
 def environment_facts(device: torch.device, processes: int) -> dict[str, Any]:

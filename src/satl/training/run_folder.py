@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from satl.errors import RunError, in_shell
+from satl.errors import ConfigError, RunError, in_shell
 from satl.labels.atomic import atomic_path
 from satl.training.config import RunConfig
 from satl.training.reading import make_config
@@ -95,7 +95,24 @@ class RunFolder:
             content = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise RunError(f"{self.config}: cannot be read; restore it from a copy of the run.") from error
-        return make_config(content if isinstance(content, dict) else {}, str(self.config))
+        try:
+            return make_config(content if isinstance(content, dict) else {}, str(self.config))
+        except ConfigError as error:
+            gone = self._packages_gone()
+            if not gone:
+                raise
+            raise RunError(
+                f"{error} The run was made with {', '.join(gone)}, which is not installed here; install it first."
+            ) from error
+
+    def _packages_gone(self) -> list[str]:
+        """Return the packages whose methods the run may need and that are not installed."""
+        from satl.training.environment import missing_packages
+
+        try:
+            return missing_packages(json.loads(self.environment.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []  # only a remark is lost
 
     def require_inputs(self, config: RunConfig) -> None:
         """Refuse a run whose table or images were moved since, and say where to write their new place."""
