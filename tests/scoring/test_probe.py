@@ -174,3 +174,15 @@ def test_an_opinion_of_another_number_of_classes_is_refused(tmp_path: Path) -> N
     save_module({"logits": torch.zeros(3, 2)}, tmp_path / "opinion.safetensors")
     with pytest.raises(RunError, match="does not fit"):
         load_module(ProbeOpinion(1), tmp_path / "opinion.safetensors")
+
+
+def test_labels_that_would_be_misread_are_refused_and_nan_is_unknown() -> None:
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(30, 4, generator=generator)
+    labels = torch.randint(-1, 2, (30, 3), generator=generator).float()
+    with_nan = torch.where(labels == 0, torch.nan, labels)
+    assert torch.equal(probe_logits(features, with_nan), probe_logits(features, labels))
+    with pytest.raises(ValueError, match=r"got torch\.bool, which cannot hold -1"):
+        probe_logits(features, labels > 0)
+    with pytest.raises(ValueError, match=r"of the same images, got \(29, 4\) and \(30, 3\)"):
+        probe_logits(features[1:], labels)

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from satl._label_tensors import check_signed, known_cells
+
 PENALTIES = (3e-5, 1e-4, 3e-4, 1e-3)
 FOLDS = 3
 _ITERATIONS = 50
@@ -99,7 +101,7 @@ class LinearProbe(nn.Module):
             labels: ``(N, C)`` with +1, -1, 0.
             penalty: of a coefficient's square, beside the mean cost of a class's known cells.
         """
-        inputs, known, present = self.scaled(features), (labels != 0).float(), (labels > 0).float()
+        inputs, known, present = self.scaled(features), known_cells(labels).float(), (labels > 0).float()
         count = known.sum(0) + 1.0
         weight, bias = self.linear.weight, self.linear.bias
         with torch.no_grad():
@@ -137,8 +139,14 @@ def fit_probe(
     Returns:
         The probe, fitted to all known cells, and logits ``(N, C)`` of fits to the other folds.
     """
+    check_signed(labels)
+    if features.ndim != 2 or labels.ndim != 2 or features.shape[0] != labels.shape[0]:
+        raise ValueError(
+            f"features (N, D) and labels (N, C) must be of the same images, got {tuple(features.shape)} and "
+            f"{tuple(labels.shape)}."
+        )
     features = features.float()
-    known, present = (labels != 0).float(), (labels > 0).float()
+    known, present = known_cells(labels).float(), (labels > 0).float()
     probe = LinearProbe(features, labels.shape[1])
     fold = torch.arange(len(features), device=features.device) % folds
     best, best_cost, best_penalty = torch.zeros_like(known), float("inf"), penalties[0]
@@ -171,4 +179,4 @@ def probe_logits(
         folds: the images n, n + folds, ... are a fold.
     """
     probe, left_out = fit_probe(features, labels, penalties, folds)
-    return torch.where(labels != 0, left_out, probe(features))
+    return torch.where(known_cells(labels), left_out, probe(features))
