@@ -12,8 +12,9 @@ from reference import losses as plain_losses
 from reference import scoring as plain_scoring
 from reference import thresholds as plain_thresholds
 from satl.methods import METHODS, Learner
-from satl.methods.base import default_rate
+from satl.methods.base import TERMS, Parameters, Part, default_rate
 from satl.models import TransferNetwork
+from satl.scoring import Scores
 
 CLASSES, SIZE = 4, 16
 
@@ -261,3 +262,22 @@ def test_bfloat16_step_has_a_float32_loss() -> None:
     learner.remember(result.evidence)
     assert result.loss.dtype == torch.float32
     assert all(bool(p.grad.isfinite().all()) for p in learner.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("kind", ["values", "informative"])
+def test_scores_that_are_not_of_every_cell_are_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = make_learner("sst+satl")
+    whole = Scores(torch.rand(6, CLASSES), torch.ones(6, CLASSES, dtype=torch.bool))
+    partly = whole._replace(**{kind: getattr(whole, kind)[:, :1]})
+    monkeypatch.setattr(learner.generators["intra"], "forward", lambda evidence: partly)
+    with pytest.raises(ValueError, match=rf"generator 'intra': the {kind} .* got \(6, 1\)"):
+        run(learner, 2, make_batch(6))
+
+
+def test_a_loss_that_is_no_scalar_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    part = Part(lambda context: context.output.logits, Parameters, frozenset(), False)
+    monkeypatch.setitem(TERMS, "classification", part)
+    with pytest.raises(
+        ValueError, match=r"loss term 'classification' must return a scalar, got the shape \(6, 4\)"
+    ):
+        run(make_learner("ignore"), 1, make_batch(6))

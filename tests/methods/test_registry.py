@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import ValidationError, create_model
 
 from satl.errors import ConfigError
 from satl.methods import METHODS, Method, get_method, register_method
-from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, default_rate
+from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, Parameters, Part, default_rate
+from satl.training.config import MethodConfig
 
 
 def test_the_methods_of_the_papers_are_there() -> None:
@@ -111,6 +112,33 @@ def test_a_method_that_cannot_train_is_refused_in_a_sentence(changes: dict[str, 
         register_method(Method("mine", "Ours.", "Ours, 2026.", **(declared | changes)))
     assert str(caught.value).startswith(f"method 'mine': {sentence}")
     assert "mine" not in METHODS
+
+
+class OwnRate(Parameters):
+    """A parameter that the semantic rule has, too."""
+
+    rate: float = 3.0
+
+
+def test_two_parts_with_a_parameter_of_the_same_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TERMS, "own", Part(lambda context: 0, OwnRate, frozenset(), False))
+    with pytest.raises(
+        ValueError, match="SemanticParameters both bring a parameter 'rate'; give one of them"
+    ):
+        register_method(
+            Method(
+                "mine", "Ours.", "Ours.", ("own",), ("own", "pseudo"), "transfer", ("teacher",), "semantic"
+            )
+        )
+    assert "mine" not in METHODS
+
+
+@pytest.mark.parametrize("key", MethodConfig.model_fields)
+def test_a_parameter_cannot_be_called_like_a_key_of_the_section(key: str) -> None:
+    # In the configuration that a run keeps it would take the place of the method's name, rule or generators.
+    own = create_model("Own", __base__=Parameters, **{key: (float, 0.5)})
+    with pytest.raises(ValueError, match=f"part 'own': a parameter must not be called '{key}'"):
+        TERMS.register("own", own)
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,9 @@ def default_rate(proportion: float) -> float:
     return min(max(0.3 + (proportion - 0.2) * 2.0 / 3.0, 0.05), 1.0)
 
 
+RESERVED = ("name", "threshold", "generators")
+"""Keys of the section ``method`` that choose the method and its parts, so that no parameter can be set by them."""
+
 NEEDS = ("pairs", "teacher", "noise", "mixed")
 """What a part may need of the step, beside the scores of a generator."""
 
@@ -195,8 +198,15 @@ class Registry(dict[str, Part]):
         """Decorate a builder to register it.
 
         Raises:
-            ValueError: the name is taken, or ``needs`` has a word that no step knows.
+            ValueError: the name is taken, ``needs`` has a word that no step knows, or a parameter is called like a key
+                that every method has.
         """
+        for key in RESERVED:
+            if key in parameters.model_fields:
+                raise ValueError(
+                    f"part {name!r}: a parameter must not be called {key!r}, because method.{key} is a key of every "
+                    "method; give it another name."
+                )
         wanted = (needs,) if isinstance(needs, str) else tuple(needs)
         for need in wanted:
             # The generator may be registered later; `register_method` sees whether the method has it.

@@ -175,6 +175,7 @@ class Learner(nn.Module):
             evidence = self._evidence(output, labels, indices, teacher)
         if evidence is not None and (stage == 2 or observe):
             scores = {name: generator(evidence) for name, generator in self.generators.items()}
+            _check_scores(scores, labels)
         if stage == 2:
             pseudo = {
                 name: self._rule(name).pseudo_labels(_or_else(score, -1.0), labels, indices)
@@ -192,6 +193,7 @@ class Learner(nn.Module):
         if observe:
             for name, score in scores.items():
                 rules[name].observe(_or_else(score, torch.nan).detach(), labels)
+        _check_parts(parts)
         loss = torch.stack(list(parts.values())).sum()
         if stage == 1:
             loss = loss + self._nothing_from_rules()
@@ -205,6 +207,7 @@ class Learner(nn.Module):
             self.parameters_of_method, output, labels, {}, {}, {}, teacher=teacher, shares=shares
         )
         parts = {name: TERMS[name](context) for name in self._terms(stage, mixed=True)}
+        _check_parts(parts)
         loss = torch.stack(list(parts.values())).sum() + self._nothing_from_rules()
         return StepResult(loss, _detached(parts), {}, None)
 
@@ -305,6 +308,25 @@ class Learner(nn.Module):
         if output.pair_logits is not None:
             pairs = symmetric_pairs(output.pair_logits.float().sigmoid(), labels.shape[1], diagonal=1.0)
         return Evidence(output.features, pairs, labels, indices, output.logits, teacher)
+
+
+def _check_scores(scores: dict[str, Scores], labels: Tensor) -> None:
+    """Refuse scores that are not one for each cell, which would be broadcast."""
+    for name, score in scores.items():
+        for kind in ("values", "informative"):
+            shape = getattr(score, kind).shape
+            if shape != labels.shape:
+                raise ValueError(
+                    f"generator {name!r}: the {kind} of its scores must be (B, C), here {tuple(labels.shape)}, "
+                    f"got {tuple(shape)}."
+                )
+
+
+def _check_parts(parts: dict[str, Tensor]) -> None:
+    """Refuse losses that are not scalars."""
+    for name, part in parts.items():
+        if part.ndim:
+            raise ValueError(f"loss term {name!r} must return a scalar, got the shape {tuple(part.shape)}.")
 
 
 def _or_else(scores: Scores, other: float) -> Tensor:

@@ -8,7 +8,7 @@ from satl.errors import ConfigError, nearest
 
 # Importing them registers the parts that satl itself brings.
 from satl.methods import networks, parts, rules  # noqa: F401
-from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, Method
+from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, Method, Parameters
 
 METHODS: dict[str, Method] = {}
 
@@ -49,6 +49,7 @@ def _check(method: Method) -> None:
                 hint = nearest(str(name), known) or f"; known: {', '.join(known)}"
                 raise ValueError(f"{place}: {key} names the {kind} {name!r}, which is not registered{hint}.")
     _check_together(method, place)
+    _check_parameters(method, place)
     _check_defaults(method, place)
 
 
@@ -80,6 +81,26 @@ def _check_together(method: Method, place: str) -> None:
         generator = need.removesuffix(" scores")
         if generator not in method.generators:
             raise ValueError(f"{place}: a part needs the scores of {generator!r}; add it to generators.")
+
+
+def _check_parameters(method: Method, place: str) -> None:
+    """Refuse two parts that mean different things by a parameter of the same name: one value would be that of both."""
+    origins: dict[str, type[Parameters]] = {}
+    for part in method.parts:
+        for name in part.own_fields:
+            origin = _origin(part.parameters, name)
+            if origins.setdefault(name, origin) is not origin:
+                raise ValueError(
+                    f"{place}: {origins[name].__name__} and {origin.__name__} both bring a parameter {name!r}; give "
+                    "one of them another name."
+                )
+
+
+def _origin(parameters: type[Parameters], name: str) -> type[Parameters]:
+    """Return the model that a field was first declared in."""
+    return [
+        kind for kind in parameters.__mro__ if issubclass(kind, Parameters) and name in kind.model_fields
+    ][-1]
 
 
 def _check_defaults(method: Method, place: str) -> None:
