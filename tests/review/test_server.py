@@ -218,6 +218,14 @@ def test_a_format_that_browsers_lack_is_converted(gallery: tuple[TestClient, Pat
     )
 
 
+def test_a_file_that_two_spellings_find_is_one_image(gallery: tuple[TestClient, Path]) -> None:
+    client, folder = gallery
+    # A second name of the same file is what every file has where the file system ignores case.
+    (folder / "plain.jpg").hardlink_to(folder / "plain.JPG")
+    answer = client.get("/image", params={"name": "plain"})
+    assert (answer.status_code, answer.content) == (200, (folder / "plain.JPG").read_bytes())
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
