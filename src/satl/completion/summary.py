@@ -58,7 +58,11 @@ def build_report(
             "lists_absent": changes.list_absent,
             "lists_left": changes.list_left,
         },
-        "statement": statement(settings, totals),
+        "statement": statement(
+            settings,
+            totals,
+            any(entry[side]["certified"] for entry in classes for side in ("present", "absent")),
+        ),
         "assumption": assumption(settings),
         "model": model_sentence(case),
         "notes": [*case.notes, *_listing(changes, totals)],
@@ -90,8 +94,10 @@ def threshold_rows(
             )
 
 
-def statement(settings: Settings, totals: dict[str, int]) -> str:
+def statement(settings: Settings, totals: dict[str, int], certified: bool = False) -> str:
     """Say in a few sentences what was done and what is promised.
+
+    ``certified``: whether any class has a threshold, which matters where nothing was accepted.
 
     >>> print(statement(Settings(), dict(unknown=10, present=1, absent=6, review=2, left=1)))
     7 of 10 unknown cells were accepted (1 as present, 6 as absent), 2 are proposed for review and 1 stays unknown.
@@ -106,7 +112,7 @@ def statement(settings: Settings, totals: dict[str, int]) -> str:
     )
     if settings.review_only:
         return f"{done} Only proposals were asked for, so nothing is promised."
-    if not accepted and any(entry[side]["certified"] for entry in classes for side in ("present", "absent")):
+    if not accepted and certified:
         return f"{done} The certified thresholds stand, but no unknown cell lies beyond them."
     if not accepted:
         return f"{done} No precision could be promised for any class: see the reasons."
