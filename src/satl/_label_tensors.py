@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
@@ -41,19 +42,26 @@ def check_signed(labels: Tensor, name: str = "labels") -> None:
         )
 
 
-def check_thresholds(scores: Tensor, thresholds: Tensor) -> None:
-    """Refuse thresholds that are not one for each class of the scores, or one for all: they would be broadcast.
+def as_thresholds(scores: Tensor, thresholds: Tensor | float) -> Tensor:
+    """Return one threshold for each class of the scores, or one for all; refuse others, which would be broadcast.
 
     >>> import torch
-    >>> check_thresholds(torch.zeros(4, 1), torch.ones(3))
+    >>> as_thresholds(torch.zeros(4, 1), 0.5)
+    tensor(0.5000)
+    >>> as_thresholds(torch.zeros(4, 1), torch.ones(3))
     Traceback (most recent call last):
     ValueError: thresholds must be one for each class of the scores or a scalar, got (3,) for scores (4, 1).
     """
+    if not isinstance(thresholds, Tensor):
+        return scores.new_full(
+            (), thresholds, dtype=torch.float32
+        )  # by the device itself: nothing is copied to it
     if thresholds.ndim and thresholds.shape != scores.shape[-1:]:
         raise ValueError(
             f"thresholds must be one for each class of the scores or a scalar, "
             f"got {tuple(thresholds.shape)} for scores {tuple(scores.shape)}."
         )
+    return thresholds
 
 
 def known_cells(labels: Tensor) -> Tensor:

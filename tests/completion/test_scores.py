@@ -100,6 +100,17 @@ def test_what_the_file_lacks_or_has_too_much_is_told(drawn: Drawn, tmp_path: Pat
         )
 
 
+def test_a_table_may_leave_the_extensions_out(tmp_path: Path) -> None:
+    (tmp_path / "scores.csv").write_text("image,cat\nz.jpg,0.1\ndeep/a.JPG,0.2\nb.png,0.3\nscan.1,0.4\n")
+    table = LabelTable(("b", "scan.1", "deep/a"), ("cat",), np.zeros((3, 1), dtype=np.int8))
+    scores = read_scores(tmp_path / "scores.csv", table)
+    assert scores.values[:, 0].tolist() == pytest.approx([0.3, 0.4, 0.2])
+    assert scores.notes == ("1 image of the scores is not in the table and passed over.",)
+    (tmp_path / "scores.csv").write_text("image,cat\nb.jpg,0.1\nb.png,0.3\n")
+    with pytest.raises(TableError, match="image 'b' has two rows of scores"):
+        read_scores(tmp_path / "scores.csv", table)
+
+
 def test_columns_that_are_no_class_may_hold_anything(tmp_path: Path) -> None:
     table = LabelTable(("a", "b"), ("cat",), np.array([[1], [0]]))
     (tmp_path / "s.csv").write_text("image,note,cat,split\na,hello,0.5,train\nb,,,test\n")

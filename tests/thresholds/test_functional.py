@@ -255,10 +255,15 @@ def test_scores_of_other_classes_are_refused(name: str, classes: int) -> None:
 
 @pytest.mark.parametrize("fill", [pseudo_labels, negative_labels])
 def test_thresholds_are_one_for_each_class_or_one_for_all(
-    fill: Callable[[Tensor, Tensor, Tensor], Tensor],
+    fill: Callable[[Tensor, Tensor, Tensor | float], Tensor],
 ) -> None:
     scores, labels = torch.rand(4, 3), torch.zeros(4, 3)
-    assert torch.equal(fill(scores, labels, torch.tensor(0.6)), fill(scores, labels, torch.full((3,), 0.6)))
+    expected = fill(scores, labels, torch.full((3,), 0.6))
+    assert torch.equal(fill(scores, labels, torch.tensor(0.6)), expected)
+    assert torch.equal(fill(scores, labels, 0.6), expected)
+    assert torch.equal(
+        fill(scores.bfloat16(), labels, 0.6), fill(scores.bfloat16(), labels, torch.tensor(0.6))
+    )
     for shape in ((4, 1), (1,), (2, 4, 3)):
         with pytest.raises(
             ValueError, match=f"thresholds must be one for each class .* got {re.escape(str(shape))}"

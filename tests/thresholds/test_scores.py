@@ -261,6 +261,28 @@ def test_labels_of_other_images_or_classes_are_refused(
         file.labelled_by(table, Path("labels.csv"))
 
 
+def test_a_table_may_leave_the_extensions_out() -> None:
+    images = ("b.png", "deep/a.JPG", "scan.1")
+    scores = np.arange(6, dtype=np.float32).reshape(3, 2) / 10
+    table = LabelTable(
+        ("deep/a", "scan.1", "b"), CLASSES, np.array([[1, 0], [0, 1], [-1, -1]], dtype=np.int8)
+    )
+    labels = ScoreFile(Path("scores.csv"), images, CLASSES, scores).labelled_by(table, Path("labels.csv"))
+    assert labels.images == images
+    assert labels.cells.tolist() == [[-1, -1], [1, 0], [0, 1]]
+    # The ids of the table come first where they are the same, and one of them cannot stand for two images.
+    exact = LabelTable(("b", "b.png"), CLASSES, np.array([[1, 1], [-1, 0]], dtype=np.int8))
+    own = ScoreFile(Path("scores.csv"), ("b.png",), CLASSES, scores[:1]).labelled_by(
+        exact, Path("labels.csv")
+    )
+    assert own.cells.tolist() == [[-1, 0]]
+    both = ScoreFile(Path("scores.csv"), ("b.png", "b.jpg"), CLASSES, scores[:2])
+    with pytest.raises(
+        TableError, match=r"several of its images are 'b' of labels\.csv: write the ids there with"
+    ):
+        both.labelled_by(LabelTable(("b",), CLASSES, np.zeros((1, 2), dtype=np.int8)), Path("labels.csv"))
+
+
 @pytest.mark.parametrize("what", ["images", "classes"])
 def test_scores_without_names_cannot_be_matched(what: str) -> None:
     names = {"images": IMAGES, "classes": CLASSES, what: None}

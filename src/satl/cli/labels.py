@@ -246,7 +246,8 @@ def say_left_out(columns: list[str] | None, table: Path) -> None:
     """Say that columns which are no classes are not in the table that was written."""
     if columns:
         names = ", ".join(repr(name) for name in columns)
-        typer.echo(f"Left out: {table} is without {names}, which is no class", err=True)
+        what = "which is no class" if len(columns) == 1 else "which are no classes"
+        typer.echo(f"Left out: {table} is without {names}, {what}", err=True)
 
 
 def _print_report(report: Inspection, show_all: bool, images: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError, nearest
+from satl.images.decode import without_extension
 from satl.labels import LabelTable
 
 FloatMatrix = npt.NDArray[np.float32]
@@ -69,7 +70,9 @@ class ScoreTarget:
         if self._row_of is None:
             self._row_of = {name: row for row, name in enumerate(self.table.images)}
         row_of = self._row_of
-        return np.fromiter((row_of.get(name, -1) for name in images), dtype=np.int64, count=len(images))
+        # A table may leave the extensions out, which `satl predict` writes; training finds the files all the same.
+        found = (row_of.get(name, row_of.get(without_extension(name), -1)) for name in images)
+        return np.fromiter(found, dtype=np.int64, count=len(images))
 
     def put(self, images: Sequence[str], block: npt.NDArray[Any]) -> None:
         """Take scores (n, columns of the file) of the next n images."""

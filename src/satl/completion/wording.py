@@ -71,7 +71,8 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         return ""
     if reason is Reason.NONE_OF_OTHER or reason is Reason.NONE_OF_VALUE:
         missing = certificate.value if reason is Reason.NONE_OF_VALUE else -certificate.value
-        return f"; label some cells that are {_WORD[missing]}"
+        # A class that was too thin to hold cells out may have some: more of them change that.
+        return f"; label more of its cells, some that are {_WORD[missing]}"
     at_random, in_zone = certificate.wanted.at_random[row], certificate.wanted.in_zone[row]
     if not np.isfinite(at_random) and reason is Reason.PREVALENCE_OPEN:
         return "; more labels of random cells may do"

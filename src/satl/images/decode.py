@@ -22,6 +22,7 @@ IMAGE_EXTENSIONS = (
 )  # fmt: skip
 """Extensions (lower case) by which a file is taken for an image."""
 
+
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
@@ -37,6 +38,16 @@ _REMEDY = "replace it or leave it out"
 _REMEDY_IN_A_TABLE = (
     "replace it or take its row out of the table (`satl inspect TABLE --images DIR --all` lists all of them)"
 )
+
+
+def without_extension(image_id: str) -> str:
+    """Return an id without the extension of an image file, as tables may write it.
+
+    >>> without_extension("cats/a.JPG"), without_extension("scan.1")
+    ('cats/a', 'scan.1')
+    """
+    stem, dot, extension = image_id.rpartition(".")
+    return stem if dot and f".{extension.lower()}" in IMAGE_EXTENSIONS else image_id
 
 
 def decode_image(path: str | Path, size: int | None, *, row: int | None = None) -> NDArray[np.uint8]:

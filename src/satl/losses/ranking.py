@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from satl._label_tensors import check_cells, check_thresholds, known_cells
+from satl._label_tensors import as_thresholds, check_cells, known_cells
 from satl.processes import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]
@@ -16,7 +16,7 @@ RankingReduction = Literal["batch", "sum", "known"]
 def differential_ranking(
     scores: Tensor,
     labels: Tensor,
-    thresholds: Tensor,
+    thresholds: Tensor | float,
     clamp: bool = True,
     reduction: RankingReduction = "batch",
 ) -> Tensor:
@@ -30,7 +30,7 @@ def differential_ranking(
     Args:
         scores: ``(B, C)`` generator scores; a cell whose score is NaN counts as unknown.
         labels: ``(B, C)`` with +1, -1, 0.
-        thresholds: ``(C,)``, or a scalar tensor for all classes.
+        thresholds: ``(C,)``, or one number for all classes.
         clamp: the literal loss; ``False`` uses the signed difference, which also lifts positives that lie
             below the threshold.
         reduction: ``"batch"`` divides the sum by the batch size, ``"sum"`` not at all, ``"known"`` by the
@@ -47,7 +47,7 @@ def differential_ranking(
     tensor([[-1.,  1.,  0.]])
     """
     check_cells(scores, labels, "scores")
-    check_thresholds(scores, thresholds)
+    thresholds = as_thresholds(scores, thresholds)
     scores = scores.float()
     known = known_cells(labels) & ~scores.isnan()
     sign = torch.where(known, labels.float(), 0.0)
@@ -79,6 +79,6 @@ class DifferentialRankingLoss(nn.Module):
         self.clamp = clamp
         self.reduction: RankingReduction = reduction
 
-    def forward(self, scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, labels: Tensor, thresholds: Tensor | float) -> Tensor:
         """Return the scalar loss of ``scores`` and ``labels`` ``(B, C)`` and ``thresholds`` ``(C,)``."""
         return differential_ranking(scores, labels, thresholds, self.clamp, self.reduction)

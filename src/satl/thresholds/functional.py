@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import check_cells, check_thresholds, known_cells
+from satl._label_tensors import as_thresholds, check_cells, known_cells
 
 
 def score_histogram(scores: Tensor, labels: Tensor, bins: int) -> Tensor:
@@ -324,7 +324,7 @@ def move_thresholds(value: Tensor, ideal: Tensor, rate: float) -> Tensor:
     return torch.where(target.isnan(), value, torch.lerp(value, target, rate))
 
 
-def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
+def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor | float) -> Tensor:
     """Turn unknown cells whose score lies strictly above the threshold of their class into positives.
 
     Known cells are never changed, other unknown cells stay unknown, and no gradient flows.
@@ -332,7 +332,7 @@ def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
     Args:
         scores: ``(B, C)``.
         labels: ``(B, C)`` with +1, -1, 0.
-        thresholds: ``(C,)`` or a scalar tensor.
+        thresholds: ``(C,)``, or one number for all classes.
 
     Returns:
         ``(B, C)`` labels of the same type as ``labels``.
@@ -342,12 +342,12 @@ def pseudo_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
     tensor([[ 1,  0, -1]])
     """
     check_cells(scores, labels, "scores")
-    check_thresholds(scores, thresholds)
+    thresholds = as_thresholds(scores, thresholds)
     confident = ~known_cells(labels) & (scores.detach().float() > thresholds.detach().float())
     return torch.where(confident, torch.ones_like(labels), labels)
 
 
-def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
+def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor | float) -> Tensor:
     """Turn unknown cells as far below as positives are above into negatives (Durand's score threshold).
 
     A negative is an unknown cell with a score strictly below ``1 - threshold`` that is not above the threshold
@@ -357,7 +357,7 @@ def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tenso
     Args:
         scores: ``(B, C)`` probabilities; NaN makes no negative.
         labels: ``(B, C)`` with +1, -1, 0; usually those of :func:`pseudo_labels`.
-        thresholds: ``(C,)`` or a scalar tensor.
+        thresholds: ``(C,)``, or one number for all classes.
 
     Returns:
         ``(B, C)`` labels of the same type as ``labels``.
@@ -367,7 +367,7 @@ def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tenso
     tensor([[ 0, -1,  1]])
     """
     check_cells(scores, labels, "scores")
-    check_thresholds(scores, thresholds)
+    thresholds = as_thresholds(scores, thresholds)
     scores, thresholds = scores.detach().float(), thresholds.detach().float()
     absent = ~known_cells(labels) & (scores < 1.0 - thresholds) & (scores <= thresholds)
     return torch.where(absent, -torch.ones_like(labels), labels)

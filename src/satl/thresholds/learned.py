@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl._label_tensors import check_cells, check_thresholds, known_cells
+from satl._label_tensors import as_thresholds, check_cells, known_cells
 from satl.processes import count_per_process
 from satl.thresholds.base import HistogramThreshold
 
@@ -33,7 +33,7 @@ def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Te
     tensor([ 0.1338, -0.1750,  0.0000])
     """
     check_cells(scores, labels, "scores")
-    check_thresholds(scores, thresholds)
+    thresholds = as_thresholds(scores, thresholds)
     known = known_cells(labels) & ~scores.isnan()
     sign = torch.where(known, labels.float(), 0.0)
     difference = torch.where(known, scores.float() - thresholds.float(), 0.0)

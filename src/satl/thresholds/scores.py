@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError, nearest
+from satl.images.decode import without_extension
 from satl.labels import LabelTable
 from satl.labels.encodings import NOT_A_LABEL, array_codes
 from satl.labels.io.wide import (
@@ -76,14 +77,22 @@ class ScoreFile:
                     f"{self.path}: has no scores of class {name!r}{nearest(name, self.classes)}, which {origin} "
                     "knows: add that column, or remove it from the labels."
                 )
-        row = {name: i for i, name in enumerate(table.images)}
-        missing = [name for name in self.images if name not in row]
+        row_of = {name: i for i, name in enumerate(table.images)}
+        # A table may leave the extensions out, which `satl predict` writes; training finds the files all the same.
+        row = {name: row_of.get(name, row_of.get(without_extension(name))) for name in self.images}
+        missing = [name for name in self.images if row[name] is None]
         if missing:
             raise TableError(
                 f"{origin}: has no row for {len(missing):,} of the {len(self.images):,} images of {self.path}, such as "
                 f"{missing[0]!r}{nearest(missing[0], table.images[:1000])}: use the same image ids in both."
             )
-        rows = np.array([row[name] for name in self.images])
+        rows = np.array([row[name] for name in self.images], dtype=np.int64)
+        if len(np.unique(rows)) < len(rows):
+            twice = table.images[int(np.argmax(np.bincount(rows) > 1))]
+            raise TableError(
+                f"{self.path}: several of its images are {twice!r} of {origin}: write the ids there with their "
+                "extensions."
+            )
         columns = np.array([table.classes.index(name) for name in self.classes])
         place = np.ix_(rows, columns)
         truth = None if table.truth is None else table.truth[place]
