@@ -12,6 +12,7 @@ from satl.completion.holdout import HeldOut
 from satl.errors import ConfigError, RunError, TableError
 from satl.labels import read_table, write_table
 from satl.training.data import RunData, load_data
+from satl.training.recogniser import seen_scores
 from satl.training.run_folder import RunFolder
 from training.tiny import KillAt, Killed, assert_same_run, resume, tiny_config, train
 
@@ -109,6 +110,14 @@ def test_the_choice_is_recorded_and_survives_a_break(tmp_path: Path) -> None:
     config_file.write_text(config_file.read_text().replace("holdout_seed: 0", "holdout_seed: 7"))
     with pytest.raises(RunError, match="labels or the split are not those"):
         resume(tmp_path / "cut")
+
+
+def test_held_out_cells_count_where_thresholds_are_chosen_by_a_run(tmp_path: Path) -> None:
+    train(tmp_path / "run", tiny_config(*HOLDOUT, "training.epochs=1", "training.stage1_epochs=1"))
+    table, scores = seen_scores(tmp_path / "run")
+    before = load_data(tiny_config()).table
+    np.testing.assert_array_equal(table.cells, before.cells[before.split != "test"])
+    assert scores.shape == table.cells.shape
 
 
 def test_without_a_hold_out_nothing_is_recorded(tmp_path: Path) -> None:

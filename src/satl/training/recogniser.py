@@ -165,7 +165,7 @@ def seen_scores(
 ) -> tuple[LabelTable, FloatArray]:
     """Return the images that a run was trained and validated on, and what its best model says of them, ``(N, C)``.
 
-    The labels are those that the run had; test images are not looked at.
+    The labels are those that the run had, with those that it held out; test images are not looked at.
 
     Raises:
         RunError: the labels or the split are no longer what the run had.
@@ -174,7 +174,9 @@ def seen_scores(
     data = _data_of(run, recogniser, recogniser.config)
     require_same_data(RunFolder.open(run), data, "train")
     rows = np.sort(np.concatenate([data.rows("train"), data.rows("val")]))
-    return data.table.select(rows), _probabilities_of(recogniser, data, rows, progress)
+    # Cells that were held out of training are known as well, and the best to choose thresholds by.
+    table = data.table.with_cells(data.known_cells)
+    return table.select(rows), _probabilities_of(recogniser, data, rows, progress)
 
 
 def _data_of(run: Path | str, recogniser: Recogniser, config: RunConfig) -> RunData:
