@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +18,14 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from programs import ROOT
 from satl.completion.scores import read_scores as scores_of_table
 from satl.demo.scenes import make_scenes
 from satl.errors import RunError
 from satl.labels import LabelTable
 from satl.thresholds.scores import read_scores
 from satl.training import prediction_parts
+from satl.training.prediction import predict_files
 from satl.training.prediction_parts import Part, PartPredictor, PartTask
 from satl.training.run_folder import RunFolder
 
@@ -270,6 +273,22 @@ def test_scores_are_read_from_the_folder(
     assert "predictions.json: cannot be read; make the predictions again" in sentence(
         satl("thresholds", "--scores", out, "--rule", "fixed")
     )
+
+
+def test_the_example_of_the_page_predicts(
+    tiny_run: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (example,) = (one for one in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "Recogniser" in one)
+    shutil.copytree(tiny_run, tmp_path / "runs" / "first")
+    (tmp_path / "photos").mkdir()
+    for name, picture in (("a.jpg", "0.png"), ("b.jpg", "2.png")):
+        shutil.copy(pictures / picture, tmp_path / "photos" / name)
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, Any] = {}
+    exec(example, found)
+    expected = predict_files(tiny_run, [pictures / "0.png", pictures / "2.png"])[1]
+    np.testing.assert_array_equal(found["probabilities"], expected)
 
 
 def test_ray_needs_a_folder_and_the_package(
