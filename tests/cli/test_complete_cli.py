@@ -10,6 +10,7 @@ import pytest
 
 from completion.drawn import Drawn, write_scores
 from satl.labels import read_table, write_table
+from satl.review.store import ReviewStore, Wanted
 from training.tiny import tiny_config, train
 
 Satl = Callable[..., tuple[int, str, str]]
@@ -75,6 +76,71 @@ def test_from_scores_to_a_completed_table(files: Path, drawn: Drawn, satl: Satl)
     np.testing.assert_array_equal(after.cells[drawn.table.known], drawn.table.cells[drawn.table.known])
     report = json.loads((files / "out" / "report.json").read_text(encoding="utf-8"))
     assert (report["target_precision"], report["family"], report["images"]) == (0.9, "table", "photos")
+
+
+def doubted(folder: Path) -> dict[tuple[str, str], int]:
+    """Return the suspected label errors of a completion, and what is proposed in their place."""
+    with (folder / "changes.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {(row["image"], row["label"]): int(row["value"]) for row in rows if row["source"] == "label-error"}
+
+
+def test_labels_that_a_person_confirmed_are_not_doubted_again(files: Path, out: Path, satl: Satl) -> None:
+    errors = doubted(out)
+    assert len(errors) >= 4
+    confirmed, corrected, skipped, *_ = errors
+    with ReviewStore(out) as store:
+        store.refresh()
+        store.decide("t", "1", [Wanted(*confirmed, -errors[confirmed], None)])
+        store.decide("t", "2", [Wanted(*corrected, errors[corrected], None)])
+        store.decide("t", "3", [Wanted(*skipped, 0, None)])
+    table = files / "labels-2.csv"
+    assert satl("merge", out, files / "labels.csv", "-o", table, "--replace-known")[0] == 0
+    again = (
+        "complete",
+        "--scores",
+        files / "scores.parquet",
+        "--labels",
+        table,
+        "--certify-on",
+        files / "labels.csv",
+    )
+    assert satl(*again, "-o", files / "without")[0] == 0
+    assert doubted(files / "without").keys() == errors.keys() - {corrected}
+    code, printed, err = satl(*again, "-o", files / "with", "--reviewed", out)
+    assert (code, err) == (0, "")
+    assert "Note: 2 labels that a person decided in an earlier review are not doubted again." in printed
+    assert doubted(files / "with").keys() == errors.keys() - {corrected, confirmed}
+    # Certificates do not depend on it.
+    first, second = (files / name / "thresholds.csv" for name in ("without", "with"))
+    assert first.read_bytes() == second.read_bytes()
+    # What was decided and not merged is still open: the table says something else.
+    assert satl(*again[:4], files / "labels.csv", "-o", files / "open", "--reviewed", out)[0] == 0
+    assert doubted(files / "open").keys() == errors.keys() - {confirmed}
+
+
+def test_a_review_that_says_nothing_about_the_table_is_refused(files: Path, out: Path, satl: Satl) -> None:
+    command = (
+        "complete",
+        "--scores",
+        files / "scores.parquet",
+        "--labels",
+        files / "labels.csv",
+        "-o",
+        files / "again",
+    )
+    refused(satl, files, *command, "--reviewed", out, parts=(f"{out} holds no decision of a person",))
+    refused(satl, files, *command, "--reviewed", files, parts=(str(files), "satl complete"))
+    (image, label), value = next(iter(doubted(out).items()))
+    with ReviewStore(out) as store:
+        store.refresh()
+        store.decide("t", "1", [Wanted(image, label, -value, None)])
+    text = (files / "labels.csv").read_text(encoding="utf-8")
+    (files / "labels.csv").write_text(text.replace(image, "other.jpg"), encoding="utf-8")
+    code, printed, err = satl(*command, "--reviewed", out)  # which opens the file of the review
+    assert (code, printed, err.count("\n")) == (2, "", 1)
+    assert f"the table has none of the reviewed cells (such as image {image!r}" in err
+    assert not (files / "again").exists()
 
 
 def test_one_file_for_everything(drawn: Drawn, tmp_path: Path, satl: Satl) -> None:

@@ -63,6 +63,14 @@ def complete_command(
     plan: Annotated[
         Path | None, typer.Option("--plan", help="A file of `satl plan` with answers, to be counted.")
     ] = None,
+    reviewed: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--reviewed",
+            help="An earlier completion that was reviewed: labels that a person confirmed there are not doubted again; "
+            "repeatable.",
+        ),
+    ] = None,
     images: Annotated[
         Path | None,
         typer.Option("--images", help="Folder or packed store of the images, noted for the review."),
@@ -128,7 +136,24 @@ def complete_command(
             plan=plan,
             images=images,
         )
+    if reviewed:
+        case = _not_doubted_again(case, reviewed)
     _say(complete(case, out, settings, list_all=list_all, force=force))
+
+
+def _not_doubted_again(case: Case, reviewed: list[Path]) -> Case:
+    """Leave the known cells that a person confirmed in earlier reviews out of the suspected errors."""
+    from dataclasses import replace
+
+    from satl.review.merge import confirmed_cells
+
+    confirmed = confirmed_cells(reviewed, case.table)
+    count = int(confirmed.sum())
+    note = (
+        f"{count:,} label{'s' * (count != 1)} that a person decided in an earlier review "
+        f"{'is' if count == 1 else 'are'} not doubted again."
+    )
+    return replace(case, confirmed=confirmed, notes=(*case.notes, note))
 
 
 def _from_run(

@@ -37,6 +37,7 @@ class Case:
         notes: what a user should know, a sentence each.
         images: folder of the images as given, or None.
         planned, zones: cells of ``basis`` that were picked by their score, and how far they can speak.
+        confirmed: (N, C) known cells that a person has looked at already and left as they are; None: none.
         keep_scores: whether the scores exist nowhere else.
     """
 
@@ -49,6 +50,7 @@ class Case:
     images: str | None = None
     planned: LabelMatrix | None = None
     zones: tuple[FloatArray, FloatArray] | None = None
+    confirmed: BoolMatrix | None = None
     keep_scores: bool = field(default=False)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion._cells import FloatMatrix, LabelMatrix
+from satl.completion._cells import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.changes import Group
 from satl.completion.judgement import MOST_LABEL_ERRORS, Judgement
 
@@ -79,6 +79,7 @@ class TableChanges:
         target: the promised precision.
         list_all: list every cell; else those that are left are not listed, and those accepted as absent only
             if there are at most ten million of them.
+        confirmed: (N, C) known cells that are not proposed as errors, whatever the model says; None: none.
     """
 
     def __init__(
@@ -88,13 +89,17 @@ class TableChanges:
         judgement: Judgement,
         target: float,
         list_all: bool = False,
+        confirmed: BoolMatrix | None = None,
     ) -> None:
         self.scores, self.labels, self.judgement, self.target = scores, labels, judgement, target
         self.present_from, self.absent_to = judgement.present_from, judgement.absent_to
         self.review_from = judgement.review_from
         found = judgement.errors
-        # A cell of the evidence may have been corrected since; then there is nothing left to ask.
-        standing = np.flatnonzero(labels[found.row, found.column] == found.label)[:MOST_LABEL_ERRORS]
+        # A cell of the evidence may have been corrected or confirmed since; then there is nothing left to ask.
+        open_ = labels[found.row, found.column] == found.label
+        if confirmed is not None:
+            open_ &= ~confirmed[found.row, found.column]
+        standing = np.flatnonzero(open_)[:MOST_LABEL_ERRORS]
         self.error_rows, self.error_columns = found.row[standing], found.column[standing]
         self.error_confidence = found.confidence[standing]
         order = np.argsort(self.error_columns, kind="stable")

@@ -88,7 +88,7 @@ def complete(
     scores, basis = np.asfortranarray(case.scores), np.asfortranarray(case.basis)
     judgement = judge(scores, basis, case.tested, settings, case.planned, case.zones)
     labels = basis if case.basis is case.table.cells else np.asfortranarray(case.table.cells)
-    changes = TableChanges(scores, labels, judgement, settings.precision, list_all)
+    changes = TableChanges(scores, labels, judgement, settings.precision, list_all, case.confirmed)
     with new_folder(out, force) as temporary:
         folder = CompletionFolder(temporary)
         completed = labels.copy(order="F")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from satl.errors import RunError, TableError, in_shell
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table
@@ -110,6 +111,31 @@ def merge_review(
     )
 
 
+def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[np.bool_]:
+    """Return the cells of a table that a person decided in earlier reviews as the table says, (N, C).
+
+    Args:
+        folders: completed folders that were reviewed.
+        table: into which the reviews were merged.
+
+    Raises:
+        TableError: none of the decisions of a folder is about a cell of the table.
+        RunError: a folder is no completed one, or nobody has reviewed it.
+    """
+    found = np.zeros(table.cells.shape, dtype=np.bool_)
+    for place in folders:
+        folder = require_completed(place)
+        decided, _ = _decisions(folder, required=False)
+        if not decided:
+            raise RunError(
+                f"{folder} holds no decision of a person: leave out --reviewed {in_shell(folder)}."
+            )
+        person = _Cells(table, decided)
+        person.require_some("the table", folder)
+        found[person.rows, person.columns] |= table.cells[person.rows, person.columns] == person.values
+    return found
+
+
 class _Cells:
     """Cells named by image and class as positions in a table: rows, columns and values, each (K,)."""
 
@@ -134,7 +160,7 @@ class _Cells:
         self.columns = np.array(columns, dtype=np.int64)
         self.values: Cells = np.array(values, dtype=np.int8)
 
-    def require_some(self, path: Path, folder: Path) -> None:
+    def require_some(self, path: Path | str, folder: Path) -> None:
         """Refuse a table that none of the decisions is about: it is certainly the wrong one."""
         if self.first_elsewhere is not None and not len(self.rows):
             image, label = self.first_elsewhere
