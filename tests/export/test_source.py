@@ -85,6 +85,11 @@ def test_decisions_of_a_review_leave_their_suggestions_out(completed: Completed,
     assert gone == {(before.table.images[row], before.table.classes[column])}
     # A known cell that the model contradicts is no decision: it stays.
     assert (before.table.images[error[0]], before.table.classes[error[1]]) in {r[:2] for r in found(source)}
+    # Corrected, it says what was proposed.
+    cells[error[0], error[1]] = error[2]
+    write_table(before.table.with_cells(cells), tmp_path / "corrected.csv")
+    source = read_source(completed.out, labels=tmp_path / "corrected.csv")
+    assert len(found(source)) == len(found(before)) - 2
     write_table(shuffled.select(range(3)), tmp_path / "less.csv")
     with pytest.raises(TableError, match=r"less\.csv has no cell of image .*give --labels the table"):
         read_source(completed.out, labels=tmp_path / "less.csv")

@@ -115,7 +115,8 @@ def read_source(
         path: the folder or the table.
         encoding, ignore_columns: how to read a table, as in :func:`satl.labels.read_table`.
         labels: for a folder, the table that its known cells are taken from instead; suggestions that a person has
-            decided there (known in ``labels`` and unknown when the folder was written) are left out.
+            decided there (known in ``labels`` and unknown when the folder was written, or a suspected error that was
+            corrected) are left out.
         bands: of the suggestions, ``accepted``, ``review`` or both.
         suggestions_only: leave out the known cells, and every image without a suggestion.
         images: folder of the image files: each is looked for, ids without extension get their file's.
@@ -210,9 +211,9 @@ def _undecided(
             f"{path} has no cell of image {image!r}, class {label!r}, about which {place} holds a suggestion: "
             f"give --labels the table that {place} was completed from, with or without later decisions."
         )
-    decided = (table.cells[rows, columns] != UNKNOWN) & (
-        before.cells[proposed.rows, proposed.columns] == UNKNOWN
-    )
+    now, then = table.cells[rows, columns], before.cells[proposed.rows, proposed.columns]
+    # A suspected error that was corrected says what was proposed; one that was confirmed cannot be told from a new one.
+    decided = (now != UNKNOWN) & ((then == UNKNOWN) | (now == proposed.values))
     moved = Suggestions(rows, columns, proposed.values, proposed.scores, proposed.bands)
     return moved.select(~decided).ordered()
 

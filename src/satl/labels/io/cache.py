@@ -118,7 +118,7 @@ def _store(file: Path, header: Mapping[str, Any], payload: bytes) -> None:
 
 def _packed(arrays: Arrays) -> bytes:
     buffer = io.BytesIO()
-    # Without allow_pickle, which NumPy 1.26 takes for one more array.
+    # Without allow_pickle, which NumPy 2.0 takes for one more array.
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
 
