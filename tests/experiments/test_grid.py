@@ -85,6 +85,10 @@ def test_a_written_grid_reads_back_the_same(tmp_path):
         ({"sweeps": [{"key": "data.proportion", "values": [0.1]}]}, "decided by proportions of the grid"),
         ({"method_settings": {"hst*": ["a.b=1"]}}, "'hst\\*' fits no method of the grid"),
         (
+            {"methods": ["sst", "hst"], "method_settings": {"sst": ["data.mask_seed=7"]}},
+            "data.mask_seed would give 'sst' other data than hst, .* set it in the base, or as a variant",
+        ),
+        (
             {"variants": [{"name": "x", "set": ["a.b=1"]}, {"name": "x", "set": ["a.b=2"]}]},
             "ignore-p30-s0-x is listed twice",
         ),

@@ -152,7 +152,9 @@ class Lines:
             self.finished += 1
             self._print(f"[{self.finished}/{self.total}] {cell.name}: {outcome_words(event)}")
         elif kind == "stopped":
-            self._print(f"{cell.name}: stopped; it goes on from its last checkpoint")
+            self._print(
+                f"{cell.name}: stopped; it goes on from its last checkpoint, or begins anew without one"
+            )
 
     def stopping(self, expired: bool) -> None:
         """Say that the time is up, or that Ctrl-C was heard."""

@@ -171,6 +171,14 @@ class Grid(Part):
                 raise ValueError(
                     f"method_settings: '{pattern}' fits no method of the grid{nearest(pattern, used)}"
                 )
+            others = [method for method in used if not fnmatchcase(method, pattern)]
+            for key, _ in map(parse_setting, self.method_settings[pattern]):
+                if key.startswith("data.") and others:
+                    # Tables pair methods by seed, because they see the same images and known labels.
+                    raise ValueError(
+                        f"method_settings: {key} would give '{pattern}' other data than {others[0]}, with which it is "
+                        "compared; set it in the base, or as a variant"
+                    )
         names = [cell.name for cell in self.cells()]
         _check_unique(tuple(names))
         # Some file systems take two names for one that differ only in capitals.
