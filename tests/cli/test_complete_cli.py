@@ -27,17 +27,13 @@ def files(drawn: Drawn, tmp_path: Path) -> Path:
     return tmp_path
 
 
+def from_scores(files: Path, out: Path) -> tuple[object, ...]:
+    return ("complete", "--scores", files / "scores.parquet", "--labels", files / "labels.csv", "-o", out)
+
+
 @pytest.fixture
 def out(files: Path, satl: Satl) -> Path:
-    code, _, err = satl(
-        "complete",
-        "--scores",
-        files / "scores.parquet",
-        "--labels",
-        files / "labels.csv",
-        "-o",
-        files / "out",
-    )
+    code, _, err = satl(*from_scores(files, files / "out"))
     assert (code, err) == (0, "")
     return files / "out"
 
@@ -120,15 +116,7 @@ def test_labels_that_a_person_confirmed_are_not_doubted_again(files: Path, out: 
 
 
 def test_a_review_that_says_nothing_about_the_table_is_refused(files: Path, out: Path, satl: Satl) -> None:
-    command = (
-        "complete",
-        "--scores",
-        files / "scores.parquet",
-        "--labels",
-        files / "labels.csv",
-        "-o",
-        files / "again",
-    )
+    command = from_scores(files, files / "again")
     refused(satl, files, *command, "--reviewed", out, parts=(f"{out} holds no decision of a person",))
     refused(satl, files, *command, "--reviewed", files, parts=(str(files), "satl complete"))
     (image, label), value = next(iter(doubted(out).items()))

@@ -98,9 +98,11 @@ def test_a_folder_holds_what_one_file_would(
     assert (code, err) == (0, "")
     assert printed == f"{out} has 7 images x 24 classes, 3 Parquet files\n"
     assert sorted(file.name for file in out.iterdir()) == [
+        "_predictions.json",
         *(f"part-00000{n}.parquet" for n in range(3)),
-        "predictions.json",
     ]
+    # As one table, as others read such a folder.
+    assert pq.read_table(out).column("image").to_pylist() == list(rows_of(out))
     found = rows_of(out)
     assert sum(len(row["present"]) for row in found.values()) > 0
     assert_same(found, jsonl_of(satl, tiny_run, pictures, tmp_path / "one.jsonl", "--threshold", 0.4))
@@ -133,11 +135,12 @@ def test_broken_images_are_left_out_and_told(
     (pictures / "2.png").write_bytes(whole[:100])
     line = sentence(satl(*command))
     assert (
-        f"1 of 7 images cannot be read ({out / 'broken.csv'} says why), such as 2.png; the others are in"
+        f"1 of 7 images cannot be read ({out / '_broken.csv'} says why), such as 2.png; the others are in"
         in line
     )
     assert set(rows_of(out)) == {*NAMES} - {"2.png"}
-    with (out / "broken.csv").open() as file:
+    assert pq.read_table(out).num_rows == 6
+    with (out / "_broken.csv").open() as file:
         (broken,) = csv.DictReader(file)
     assert broken["image"] == "2.png"
     assert "truncated" in broken["reason"]
@@ -147,7 +150,7 @@ def test_broken_images_are_left_out_and_told(
     assert satl(*command)[0] == 0
     assert len(decoded) == 3  # of its part
     assert set(rows_of(out)) == {*NAMES}
-    assert not (out / "broken.csv").exists()
+    assert not (out / "_broken.csv").exists()
 
 
 def test_a_part_of_broken_images_alone_is_empty(
@@ -269,8 +272,8 @@ def test_scores_are_read_from_the_folder(
     code, printed, err = satl("thresholds", "--scores", out, "--rule", "fixed", "--json")
     assert (code, err) == (0, "")
     assert len(json.loads(printed)["classes"]) == 24
-    (out / "predictions.json").write_text("{")
-    assert "predictions.json: cannot be read; make the predictions again" in sentence(
+    (out / "_predictions.json").write_text("{")
+    assert "_predictions.json: cannot be read; make the predictions again" in sentence(
         satl("thresholds", "--scores", out, "--rule", "fixed")
     )
 

@@ -100,6 +100,7 @@ def predict(
 def _predict_parts(folder: PredictionFolder, share: Share, batch_size: int) -> None:
     """Make the parts that are missing, and say what could not be read."""
     from satl.cli.progress import loading
+    from satl.labels.prediction_files import BROKEN
     from satl.training.signals import stop_signals
 
     todo, total = folder.missing(), len(folder.ids)
@@ -119,7 +120,7 @@ def _predict_parts(folder: PredictionFolder, share: Share, batch_size: int) -> N
     files = f"{len(folder.parts):,} Parquet files"
     if broken:
         raise ImageError(
-            f"{len(broken):,} of {total:,} images cannot be read ({folder.path / 'broken.csv'} says why), such as "
+            f"{len(broken):,} of {total:,} images cannot be read ({folder.path / BROKEN} says why), such as "
             f"{broken[0][0]}; the others are in {folder.path}, {files}: replace the broken ones and run the command "
             "again."
         )

@@ -8,7 +8,8 @@ from typing import Any
 
 from satl.errors import RunError
 
-MANIFEST = "predictions.json"
+MANIFEST, BROKEN = "_predictions.json", "_broken.csv"
+"""What is no part of the table; whoever reads a folder of Parquet files passes over names that begin so."""
 IMAGE, PRESENT = "image", "present"
 """Columns that are no classes."""
 

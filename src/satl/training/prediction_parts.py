@@ -1,8 +1,8 @@
 """Predictions for very many images: a folder of Parquet files, made one after the other, here or on many machines.
 
 Each file holds some images: ``image``, the probability of every class under its name, and ``present``, the list of
-classes whose threshold is reached. ``predictions.json`` says what the folder holds, so that the same command goes on
-where it was cut off and another one is refused. Images that cannot be read are left out and told of in ``broken.csv``.
+classes whose threshold is reached. ``_predictions.json`` says what the folder holds, so that the same command goes on
+where it was cut off and another one is refused. Images that cannot be read are left out and told of in ``_broken.csv``.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from satl.errors import ConfigError, ImageError, RunError
 from satl.images import ArrayImages, decode_image
 from satl.images.source import available_cores
 from satl.labels.atomic import atomic_path, check_out_folder
-from satl.labels.prediction_files import IMAGE, MANIFEST, PRESENT, broken_of, part_file, read_manifest
+from satl.labels.prediction_files import BROKEN, IMAGE, MANIFEST, PRESENT, broken_of, part_file, read_manifest
 from satl.training.checkpoints import AVERAGE, LEARNER
 from satl.training.decisions import DecisionThresholds
 from satl.training.inference import FloatArray
 from satl.training.recogniser import Recogniser
 from satl.training.run_folder import RunFolder
 
-_BROKEN = "broken.csv"
 _WORDS = {
     "format": "of another version of satl",
     "model": "of another run or checkpoint",
@@ -212,7 +211,7 @@ class PredictionFolder:
             return
         if manifest.is_file():
             manifest.unlink()  # first: without it the files say nothing
-            for file in (*self.path.glob("part-*.parquet"), self.path / _BROKEN):
+            for file in (*self.path.glob("part-*.parquet"), self.path / BROKEN):
                 file.unlink(missing_ok=True)
         if self.path.is_dir() and any(self.path.iterdir()):
             raise ConfigError(f"--out {self.path}: has other files in it; give a new folder.")
@@ -229,9 +228,9 @@ class PredictionFolder:
         return [part for part in self.parts if broken_of(self._file(part)) != []]
 
     def broken(self) -> list[tuple[str, str]]:
-        """Return the images that could not be read and why, and write them to ``broken.csv``."""
+        """Return the images that could not be read and why, and write them to ``_broken.csv``."""
         found = [one for part in self.parts for one in broken_of(self._file(part)) or ()]
-        place = self.path / _BROKEN
+        place = self.path / BROKEN
         if not found:
             place.unlink(missing_ok=True)
             return found
