@@ -210,6 +210,12 @@ def test_a_folder_with_other_things_is_left_alone(
     satl: Satl, tiny_run: Path, pictures: Path, out: Path, tmp_path: Path
 ) -> None:
     out.mkdir()
+    (out / ".part-000000.0a1b2c3d.partial.parquet").write_text("of a process that was killed")
+    assert satl("predict", tiny_run, pictures, "-o", out)[0] == 0
+    assert satl("predict", tiny_run, pictures, "-o", out, "--force")[0] == 0
+    assert len(rows_of(out)) == pq.read_table(out).num_rows == 7
+    shutil.rmtree(out)
+    out.mkdir()
     (out / "thesis.txt").write_text("mine")
     line = sentence(satl("predict", tiny_run, pictures, "-o", out, "--force"))
     assert f"--out {out}: has other files in it; give a new folder" in line

@@ -213,7 +213,8 @@ class PredictionFolder:
             manifest.unlink()  # first: without it the files say nothing
             for file in (*self.path.glob("part-*.parquet"), self.path / BROKEN):
                 file.unlink(missing_ok=True)
-        if self.path.is_dir() and any(self.path.iterdir()):
+        # Hidden ones are of the file system, or of a process that was killed while it wrote.
+        if self.path.is_dir() and any(not file.name.startswith(".") for file in self.path.iterdir()):
             raise ConfigError(f"--out {self.path}: has other files in it; give a new folder.")
         with atomic_path(manifest) as temporary:
             temporary.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
