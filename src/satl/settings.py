@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ def read_yaml(path: Path, wanted: str) -> dict[str, Any]:
             f"{path}: must hold keys and values, not a {type(content).__name__}; give {wanted}."
         )
     return content
+
+
+def problem_words(problem: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, and the value, from a problem that pydantic found.
+
+    >>> problem_words({"msg": "Input should be a valid tuple", "input": 3})
+    'input should be a valid list (got 3)'
+    """
+    message = problem["msg"].removeprefix("Value error, ")
+    # What pydantic calls a tuple is a list in YAML.
+    message = (message[:1].lower() + message[1:]).replace("tuple", "list")
+    return message if isinstance(problem["input"], dict) else f"{message} (got {problem['input']!r})"
 
 
 def plain_value(text: str) -> Any:

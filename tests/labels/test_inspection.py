@@ -10,7 +10,8 @@ from PIL import Image
 
 from satl.errors import ImageError
 from satl.labels import LabelTable, inspect_table, open_table
-from satl.labels.inspection import MIN_NEGATIVES, MIN_POSITIVES, inspect_files, reachable_precision
+from satl.labels.image_files import inspect_files
+from satl.labels.inspection import MIN_NEGATIVES, MIN_POSITIVES, reachable_precision
 
 
 def column(positive: int, negative: int, rows: int = 1500) -> np.ndarray:

@@ -218,12 +218,13 @@ def test_a_format_that_browsers_lack_is_converted(gallery: tuple[TestClient, Pat
     )
 
 
-def test_a_file_that_two_spellings_find_is_one_image(gallery: tuple[TestClient, Path]) -> None:
+@pytest.mark.parametrize("extension", [".Jpg", ".jpg", ".JPEG"])
+def test_an_extension_may_be_written_in_any_case(gallery: tuple[TestClient, Path], extension: str) -> None:
     client, folder = gallery
-    # A second name of the same file is what every file has where the file system ignores case.
-    (folder / "plain.jpg").hardlink_to(folder / "plain.JPG")
+    # Found in the list of the folder's files, so that it is one image also where the file system ignores case.
+    file = (folder / "plain.JPG").rename(folder / f"plain{extension}")
     answer = client.get("/image", params={"name": "plain"})
-    assert (answer.status_code, answer.content) == (200, (folder / "plain.JPG").read_bytes())
+    assert (answer.status_code, answer.content) == (200, file.read_bytes())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from satl.labels import TableFile
-    from satl.labels.inspection import ClassReport, FileReport, Inspection
+    from satl.labels.image_files import FileReport
+    from satl.labels.inspection import ClassReport, Inspection
 
 ENCODING_HELP = (
     "What the values mean: complete, blank, signed, csl, chexpert or words. "

@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from satl.errors import ConfigError, nearest
-from satl.settings import parse_setting, read_yaml
+from satl.settings import parse_setting, problem_words, read_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 _AXES = {"method.name": "methods", "data.proportion": "proportions", "training.seed": "seeds"}
@@ -253,11 +253,7 @@ def _sentence(error: ValidationError) -> str:
         return f"there is no key '{key}'{hint}."
     if problem["type"] == "missing":
         return f"the key '{key}' is missing; add it."
-    message = problem["msg"].removeprefix("Value error, ")
-    # What pydantic calls a tuple is a list in YAML.
-    message = (message[:1].lower() + message[1:]).replace("tuple", "list")
-    shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
-    return f"{key + ': ' if key else ''}{message}{shown}; mend this value."
+    return f"{key + ': ' if key else ''}{problem_words(problem)}; mend this value."
 
 
 def choose_cells(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:

@@ -9,7 +9,7 @@ from satl.errors import ImageError
 from satl.images.decode import refusal
 from satl.images.source import FileFinder
 from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
-from satl.labels.inspection import (
+from satl.labels.image_files import (
     FileReport,
     Progress,
     Verdict,

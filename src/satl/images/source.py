@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from satl.errors import ImageError
-from satl.images.decode import IMAGE_EXTENSIONS, decode_image
+from satl.images.decode import decode_image, without_extension
 
 if TYPE_CHECKING:
     import torch
@@ -200,8 +200,7 @@ class _Listing:
         if self._by_stem is None:
             self._by_stem = {}
             for file in sorted(self._names):
-                stem, dot, extension = file.rpartition(".")
-                if dot and f".{extension.lower()}" in IMAGE_EXTENSIONS:
+                if (stem := without_extension(file)) != file:
                     self._by_stem.setdefault(stem, []).append(file)
         return self._by_stem.get(name, [])
 

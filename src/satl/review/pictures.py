@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from satl.errors import ImageError
 from satl.images import IMAGE_EXTENSIONS, decode_image
+from satl.images.source import FileFinder
 from satl.images.store import is_store, open_store, read_stored
 from satl.review.folder import find_images
 
@@ -114,11 +115,7 @@ class Pictures:
             raise ImageError(self.message)
         if "\0" in name:
             raise ImageError(f"'{name!r}' is no name of a file.")
-        found: list[Path] = []
-        for path in self._candidates(name):
-            # Where the file system does not tell upper from lower case, a.jpg and a.JPG are one file.
-            if path.is_file() and not any(path.samefile(other) for other in found):
-                found.append(path)
+        found = self._files(name)
         if len(found) > 1:
             raise ImageError(f"'{name}' matches several files: write the image id with its extension.")
         # Outside is told before missing, so that nobody learns from the answer what exists elsewhere.
@@ -134,13 +131,11 @@ class Pictures:
             raise ImageError(f"'{name}' is not an image file.")
         return real
 
-    def _candidates(self, name: str) -> list[Path]:
+    def _files(self, name: str) -> list[Path]:
+        """Return the files that an id stands for, as training finds them; a folder is listed only where it must be."""
         assert self.folder is not None
         path = self.folder / name
-        if path.suffix.lower() in IMAGE_EXTENSIONS or path.is_file():
-            return [path]
-        extensions = (*IMAGE_EXTENSIONS, *(extension.upper() for extension in IMAGE_EXTENSIONS))
-        return [path.with_name(path.name + extension) for extension in extensions]
+        return [path] if path.is_file() else FileFinder(self.folder).find(name)
 
 
 class PackedPictures:

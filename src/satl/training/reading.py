@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from satl.errors import ConfigError, nearest
-from satl.settings import parse_setting, read_yaml
+from satl.settings import parse_setting, problem_words, read_yaml
 from satl.training.config import RunConfig, Section
 
 AnySection = TypeVar("AnySection", bound=Section)
@@ -141,11 +141,7 @@ def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix
         return f"{origin}: there is no key '{key}'{hint}."
     if problem["type"] == "missing":
         return f"{origin}: the key '{key}' is missing; add it."
-    message = problem["msg"].removeprefix("Value error, ")
-    # What pydantic calls a tuple is a list in YAML.
-    message = (message[:1].lower() + message[1:]).replace("tuple", "list")
-    shown = "" if isinstance(problem["input"], dict) else f" (got {problem['input']!r})"
-    return f"{origin}: {key or 'the configuration'}: {message}{shown}; mend this value."
+    return f"{origin}: {key or 'the configuration'}: {problem_words(problem)}; mend this value."
 
 
 def _is_union_tag(part: str) -> bool:
