@@ -17,19 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.completion.arrays import ArrayFile
-from satl.completion.case import Case, aligned_cells, case_from_scores
-from satl.completion.cells import TableChanges
-from satl.completion.judgement import Settings, judge
+from satl.completion.workflow.case import Case, aligned_cells, case_from_scores
+from satl.completion.workflow.class_changes import TableChanges
+from satl.completion.workflow.judgement import Settings, judge
 from satl.labels import LabelTable, read_table
+from satl.labels.io.arrays import ArrayFile
 
 
 def scenes_case(run: Path, proportion: float, images: int) -> tuple[Case, np.ndarray]:
     """Train a small model on scenes with a hold-out, and return its case with the truth."""
-    from satl.demo.run import demo_config
-    from satl.training.data import load_data
-    from satl.training.reading import apply_overrides, make_config
-    from satl.training.run_folder import RunFolder
+    from satl.demo.demo import demo_config
+    from satl.runs.data import load_data
+    from satl.runs.reading import apply_overrides, make_config
+    from satl.runs.run_folder import RunFolder
     from satl.training.trainer import Trainer
 
     settings = (f"data.scenes.train={images}", f"data.proportion={proportion}", "data.holdout=true")
@@ -42,9 +42,9 @@ def scenes_case(run: Path, proportion: float, images: int) -> tuple[Case, np.nda
 
 def run_case(run: Path, checkpoint: str) -> tuple[Case, np.ndarray]:
     """Return the case of a trained run whose labels were hidden by ``data.proportion``."""
-    from satl.completion.run import case_from_run
-    from satl.training.data import load_data
-    from satl.training.run_folder import RunFolder
+    from satl.completion.workflow.from_run import case_from_run
+    from satl.runs.data import load_data
+    from satl.runs.run_folder import RunFolder
 
     table = load_data(RunFolder.open(run).read_config()).table
     if table.truth is None:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from satl.evaluation.paired import paired_test
+from satl.inference.decision_thresholds import DecisionThresholds, above
+from satl.inference.recogniser import evaluate_run, seen_scores
 from satl.thresholds import MetricThreshold
 from satl.thresholds.application import apply_rule
-from satl.training.decisions import DecisionThresholds, above
-from satl.training.recogniser import evaluate_run, seen_scores
 
 
 def measured(run: Path) -> dict[str, tuple[float, float]]:

@@ -187,8 +187,8 @@ class Run:
 
 def start(folder: Path, table: Path, store: Path, shape: Shape, workers: int) -> Trainer:
     """A trainer of the product's fast path on a store."""
-    from satl.training.data import load_data
-    from satl.training.run_folder import RunFolder
+    from satl.runs.data import load_data
+    from satl.runs.run_folder import RunFolder
     from satl.training.trainer import Trainer
 
     data = {"table": str(table), "images": str(store), "encoding": "blank"}
@@ -282,7 +282,7 @@ def run(options: argparse.Namespace, shape: Shape, folder: Path, warmups: int) -
 
 def use(trainer: Trainer, table: Path, store: Path, shape: Shape) -> None:
     """Let a trainer read from another store of the same images: compiling once is enough."""
-    from satl.training.data import load_data
+    from satl.runs.data import load_data
 
     config = product_config(
         shape, "images.cache_gb=0", data={"table": str(table), "images": str(store), "encoding": "blank"}

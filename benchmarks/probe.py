@@ -16,12 +16,12 @@ import torch
 
 from satl.evaluation import evaluate_scores
 from satl.images import Batches
+from satl.runs.config import RunConfig
+from satl.runs.data import RunData, load_data
+from satl.runs.reading import apply_overrides, make_config, read_config
 from satl.scoring import fit_probe
 from satl.training.build import build_learner, build_transform
-from satl.training.config import RunConfig
-from satl.training.data import RunData, load_data
-from satl.training.inference import pooled_features
-from satl.training.reading import apply_overrides, make_config, read_config
+from satl.training.forward import pooled_features
 
 FloatArray = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 

@@ -52,7 +52,7 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
 def use_plain_network() -> None:
     """Build the published network, written plainly, wherever satl would build its own; same weights, same seed."""
     from plain_sst import PlainSST
-    from satl.methods.base import NETWORKS
+    from satl.methods.declaration import NETWORKS
     from satl.models import NetworkOutput, TransferNetwork
 
     class PlainTransfer(PlainSST):
@@ -86,10 +86,10 @@ def train(variant: str, seed: int, overrides: list[str], device: str) -> dict[st
     """Train and test one variant in this process."""
     import torch
 
-    from satl.demo.run import demo_config
-    from satl.training.data import load_data
-    from satl.training.recogniser import evaluate_run
-    from satl.training.run_folder import RunFolder
+    from satl.demo.demo import demo_config
+    from satl.inference.recogniser import evaluate_run
+    from satl.runs.data import load_data
+    from satl.runs.run_folder import RunFolder
     from satl.training.trainer import Trainer
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from satl.training.config import RunConfig
+    from satl.runs.config import RunConfig
 
 Step = Callable[[], object]
 GIGABYTE = 1e9
@@ -215,7 +215,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = None) -> RunConfig:
     """The configuration of a run of satl with these shapes; without ``data`` nothing can be read or rendered."""
-    from satl.training.reading import apply_overrides, make_config
+    from satl.runs.reading import apply_overrides, make_config
 
     name, kwargs = shape.network
     content: dict[str, Any] = {
@@ -235,8 +235,8 @@ def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = N
 def product(shape: Shape, *settings: str) -> Step:
     """satl's step of stage 2, as its trainer runs it."""
     from satl.methods.mixing import draw_shares
+    from satl.training.averaging import MovingAverage
     from satl.training.build import build_augment, build_learner, build_step, place
-    from satl.training.ema import MovingAverage
     from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs
     from satl.training.tally import EpochTally
 

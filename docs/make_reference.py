@@ -17,8 +17,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from satl.methods import METHODS, Method, Parameters
-from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS
-from satl.training.config import DataConfig, ImagesConfig, ModelConfig, ScenesConfig, Section, TrainingConfig
+from satl.methods.declaration import GENERATORS, NETWORKS, RULES, TERMS
+from satl.runs.config import DataConfig, ImagesConfig, ModelConfig, ScenesConfig, Section, TrainingConfig
 
 PAGE = Path(__file__).with_name("configuration.md")
 BEGIN = "<!-- begin: written by docs/make_reference.py -->"

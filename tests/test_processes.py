@@ -11,9 +11,7 @@ from torch import Tensor, nn
 
 from reference import shared_batches, two_processes
 from reference.run_two import run_two
-from satl.errors import ConfigError
-from satl.models.batch_norm import SharedBatchNorm, share_statistics
-from satl.processes import (
+from satl.distributed import (
     count_per_process,
     gather_across,
     gather_with_gradient,
@@ -22,6 +20,8 @@ from satl.processes import (
     sum_across,
     world_size,
 )
+from satl.errors import ConfigError
+from satl.models.batch_norm import SharedBatchNorm, share_statistics
 
 
 @pytest.fixture(scope="module")

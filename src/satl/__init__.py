@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from satl.evaluation import evaluate_scores
+    from satl.inference.recogniser import Recogniser
     from satl.labels import LabelTable, mask_table, read_dataset, read_table, write_table
     from satl.losses import DifferentialRankingLoss, PartialBCELoss
     from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold
-    from satl.training.recogniser import Recogniser
 
 __version__ = "0.1.0"
 
@@ -37,7 +37,7 @@ _HOME = {
     "LabelTable": "labels",
     "LinearDecayThreshold": "thresholds",
     "PartialBCELoss": "losses",
-    "Recogniser": "training.recogniser",
+    "Recogniser": "inference.recogniser",
     "SemanticAwareThreshold": "thresholds",
     "evaluate_scores": "evaluation",
     "mask_table": "labels",

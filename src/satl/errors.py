@@ -1,7 +1,9 @@
-"""Errors that a user can read: one sentence that names the place and the remedy.
+"""Errors that a user can read: one sentence that says what is wrong, where, and what helps.
 
-Every mistake that a user can make (a file, a table, a configuration, a run folder) is raised as a
-:class:`SatlError`. The command line prints its message without a traceback and exits with code 2.
+Every mistake that a user can make (a file, a table, an array, a configuration, a run folder) is raised as a
+:class:`SatlError`. What it says is data: arguments (:class:`Argument`) and tasks (:class:`Task`) that it names are
+worded as Python where a program reads the error, and as options and commands by ``satl.cli``, which prints the
+sentence without a traceback and exits with code 2.
 """
 
 from __future__ import annotations
@@ -9,13 +11,124 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a function of satl, which is an option on the command line.
+
+    >>> str(Argument("force", True)), str(Argument("encoding")), str(Argument("size", 64))
+    ('force=True', 'encoding', 'size=64')
+    """
+
+    name: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.name
+        value = os.fspath(self.value) if isinstance(self.value, os.PathLike) else self.value
+        return f"{self.name}={value!r}"
+
+
+class Task:
+    """Something that satl can do, which is a command on the command line: its name, what it is done to, and how.
+
+    >>> str(Task("complete", "runs/first", force=True))
+    "complete('runs/first', force=True)"
+    """
+
+    def __init__(self, name: str, *targets: str | os.PathLike[str], **options: Any) -> None:
+        self.name, self.targets, self.options = name, tuple(os.fspath(target) for target in targets), options
+
+    def __str__(self) -> str:
+        arguments = [repr(target) for target in self.targets]
+        arguments += [str(Argument(name, value)) for name, value in self.options.items()]
+        return f"{self.name}({', '.join(arguments)})"
+
+
+Wording = Callable[["Argument | Task"], str]
+"""Says an argument or a task in words: ``str`` for Python; the command line has its own."""
+
+
+class Sentence:
+    """A text that names arguments and tasks, which are worded for whoever reads it.
+
+    >>> sentence = Sentence("pass {force} to replace it", force=Argument("force", True))
+    >>> str(sentence), sentence.worded(lambda part: f"--{part.name}")
+    ('pass force=True to replace it', 'pass --force to replace it')
+    """
+
+    def __init__(self, text: str, **parts: Argument | Task) -> None:
+        self.text, self.parts = text, parts
+
+    def worded(self, words: Wording) -> str:
+        """Return the text with its arguments and tasks in these words."""
+        return self.text.format_map({name: words(part) for name, part in self.parts.items()})
+
+    def __str__(self) -> str:
+        return self.worded(str)
+
+
+def worded(content: str | os.PathLike[str] | Argument | Task | Sentence, words: Wording = str) -> str:
+    """Return a text, a path, an argument, a task or a sentence in words."""
+    if isinstance(content, Sentence):
+        return content.worded(words)
+    return words(content) if isinstance(content, Argument | Task) else os.fspath(content)
 
 
 class SatlError(Exception):
-    """Base of all errors a user can cause and mend."""
+    """Base of all errors a user can cause and fix.
+
+    Args:
+        what: what is wrong.
+        where: the file, row, key or argument that it is about.
+        remedy: what helps.
+
+    >>> str(SatlError("exists already", where="a.csv", remedy="choose another name"))
+    'a.csv: exists already; choose another name.'
+    >>> str(SatlError("Nothing is known."))
+    'Nothing is known.'
+    """
 
     exit_code = 2
+
+    def __init__(
+        self,
+        what: str | Sentence,
+        *,
+        where: str | os.PathLike[str] | Argument | None = None,
+        remedy: str | Sentence | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what, self.where, self.remedy = what, where, remedy
+
+    def worded(self, words: Wording = str) -> str:
+        """Return the whole sentence, its arguments and tasks in these words."""
+        text = worded(self.what, words)
+        if self.where is not None:
+            text = f"{worded(self.where, words)}: {text}"
+        if self.remedy is not None:
+            text = f"{text}; {worded(self.remedy, words).rstrip('.')}."
+        return text
+
+    def __str__(self) -> str:
+        return self.worded()
+
+    def __reduce__(self) -> Any:
+        # Keywords are not among the arguments that an exception is made again from in another process.
+        return _remake, (type(self), self.what, self.where, self.remedy)
+
+
+def _remake(kind: type[SatlError], what: Any, where: Any, remedy: Any) -> SatlError:
+    return kind(what, where=where, remedy=remedy)
+
+
+class ArrayError(SatlError, ValueError):
+    """An array or tensor has a shape, kind or value that cannot be what was meant."""
 
 
 class TableError(SatlError):

@@ -16,11 +16,11 @@ from benchmarks.scripts import FOLDER, run, script
 from satl.evaluation import average_precision
 from satl.experiments.results import COLUMNS
 from satl.images import Batches, EvalTransform
-from satl.methods.base import NETWORKS
+from satl.methods.declaration import NETWORKS
 from satl.models.backbone import Backbone
+from satl.runs.data import load_data
+from satl.runs.reading import save_config
 from satl.scoring import fit_probe
-from satl.training.data import load_data
-from satl.training.reading import save_config
 from training.tiny import tiny_config, train
 
 TINY_TRAINING = [

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from satl.cli import main
-from satl.demo.scenes import write_scenes
+from satl.scenes import write_scenes
 from training.tiny import TINY, tiny_config, train
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from completion.drawn import Drawn, write_scores
 from satl.labels import read_table, write_table
-from satl.review.store import ReviewStore, Wanted
+from satl.review.database import ReviewStore, Wanted
 from training.tiny import tiny_config, train
 
 Satl = Callable[..., tuple[int, str, str]]

@@ -14,12 +14,12 @@ import yaml
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
 from satl.images import FolderImages
-from satl.reports.collect import measure_run
+from satl.inference.recogniser import Recogniser, evaluate_run, seen_scores
+from satl.inference.run_record import measure_run
+from satl.runs.data import load_data
+from satl.runs.reading import apply_overrides, make_config
+from satl.runs.run_folder import RunFolder
 from satl.training.checkpoints import load_state, save_state
-from satl.training.data import load_data
-from satl.training.reading import apply_overrides, make_config
-from satl.training.recogniser import Recogniser, evaluate_run, seen_scores
-from satl.training.run_folder import RunFolder
 from training.tiny import TINY, tiny_config, train
 
 Satl = Callable[..., tuple[int, str, str]]

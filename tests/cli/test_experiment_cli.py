@@ -13,7 +13,7 @@ import pytest
 
 from experiments.grids import BASE, FACTS, grid_of, write_grid
 from satl.cli.experiment import Bars, Lines
-from satl.experiments.folder import RESULT, ExperimentFolder, write_json
+from satl.experiments.experiment_folder import RESULT, ExperimentFolder, write_json
 
 Satl = Callable[..., tuple[int, str, str]]
 MEASURED = {"epoch": 1, "mAP": 0.5, "OF1": 0.4, "CF1": 0.3, "OP": 0.2, "OR": 0.1, "CP": 0.6, "CR": 0.7}
@@ -76,7 +76,7 @@ def test_a_failed_cell_ends_in_a_sentence_and_code_1(
     satl: Satl, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("satl.experiments.pool.run_cells", lambda *_: None)
-    monkeypatch.setattr("satl.experiments.run._draw", lambda _: None)
+    monkeypatch.setattr("satl.experiments.experiment._draw", lambda _: None)
     code, out, err = satl("experiment", "--out", begun)
     assert code == 1
     assert "1 of 4 cells are done" in out

@@ -10,7 +10,7 @@ import pytest
 
 from satl import __version__
 from satl.methods import METHODS
-from satl.methods.base import RULES
+from satl.methods.declaration import RULES
 
 COMMANDS = (
     *(

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from PIL import Image
 
-from satl.demo.scenes import make_scenes
+from satl.scenes import make_scenes
 
 Satl = Callable[..., tuple[int, str, str]]
 
@@ -120,7 +120,7 @@ def test_without_the_extra(
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
     code = (
-        "import sys, satl.cli.onnx, satl.export.onnx_file, satl.training.decisions\n"
+        "import sys, satl.cli.onnx, satl.inference.onnx_file, satl.inference.decision_thresholds\n"
         "print(*(name for name in ('torch', 'onnx', 'onnxruntime', 'onnxscript', 'timm') if name in sys.modules))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from satl.demo.scenes import make_scenes
-from satl.training.decisions import same_threshold
-from satl.training.prediction import write_predictions
-from satl.training.recogniser import Recogniser
+from satl.inference.decision_thresholds import same_threshold
+from satl.inference.prediction import write_predictions
+from satl.inference.recogniser import Recogniser
+from satl.scenes import make_scenes
 
 Satl = Callable[..., tuple[int, str, str]]
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 def test_predictions_are_those_of_the_evaluation(
     satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path
 ) -> None:
-    from satl.training.data import load_data
+    from satl.runs.data import load_data
 
     out_file = tmp_path / "out.csv"
     code, out, err = satl("predict", tiny_run, folder / "b.png", folder / "a.png", "-o", out_file)
@@ -72,7 +72,7 @@ def test_every_class_can_have_a_threshold_of_its_own(
     assert {row["present"] for row in rows} == {"0", "1"}
     for row in rows:
         assert int(row["present"]) == (float(row["probability"]) >= limits[row["label"]])
-    monkeypatch.setattr("satl.training.prediction.predict_files", None)  # the work would fail
+    monkeypatch.setattr("satl.inference.prediction.predict_files", None)  # the work would fail
     cuts.write_text("class,threshold\nghost,0.5\n")
     code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv", "--thresholds", cuts)
     assert (code, err.count("\n")) == (2, 1)
@@ -166,7 +166,7 @@ def test_a_folder_that_may_not_be_read_is_told_and_not_left_out(
 def test_a_name_that_no_file_can_hold_is_told_before_the_work(
     satl: Satl, tiny_run: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("satl.training.prediction.predict_files", None)  # the work would fail
+    monkeypatch.setattr("satl.inference.prediction.predict_files", None)  # the work would fail
     (folder / "a.png").rename(folder / os.fsdecode(b"caf\xe9.png"))
     code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv")
     assert code == 2
@@ -217,7 +217,7 @@ def test_what_is_read_is_never_overwritten(satl: Satl, tiny_run: Path, folder: P
 def test_the_place_is_tried_before_the_work(
     satl: Satl, tiny_run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("satl.training.prediction.predict_files", None)  # the work would fail
+    monkeypatch.setattr("satl.inference.prediction.predict_files", None)  # the work would fail
     for out, words in (
         ("/proc/x.csv", "cannot be written (No such file or directory)"),
         (folder / "b.png" / "x.csv", f"{folder / 'b.png'} is a file, not a folder"),

@@ -19,15 +19,15 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from programs import ROOT
-from satl.completion.scores import read_scores as scores_of_table
-from satl.demo.scenes import make_scenes
 from satl.errors import RunError
+from satl.inference import parts as prediction_parts
+from satl.inference.parts import Part, PartPredictor, PartTask
+from satl.inference.prediction import predict_files
 from satl.labels import LabelTable
-from satl.thresholds.scores import read_scores
-from satl.training import prediction_parts
-from satl.training.prediction import predict_files
-from satl.training.prediction_parts import Part, PartPredictor, PartTask
-from satl.training.run_folder import RunFolder
+from satl.runs.run_folder import RunFolder
+from satl.scenes import make_scenes
+from satl.scores.reading import read_scores as scores_of_table
+from satl.scores.rule_scores import read_scores
 
 Satl = Callable[..., tuple[int, str, str]]
 NAMES = tuple(f"{'deep/' if n % 2 else ''}{n}.png" for n in range(7))

@@ -20,7 +20,7 @@ from PIL import Image
 from review.synthetic import Completed, draw_table, small_folder, write_folder
 from satl.images import ArrayImages, pack_images
 from satl.labels import read_table, write_table
-from satl.review.store import ReviewStore, Wanted
+from satl.review.database import ReviewStore, Wanted
 
 Satl = Callable[..., tuple[int, str, str]]
 

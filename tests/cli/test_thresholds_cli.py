@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from satl.methods.base import RULES
+from satl.inference.recogniser import Recogniser
+from satl.methods.declaration import RULES
+from satl.runs.data import load_data
 from satl.thresholds import FixedThreshold, MetricThreshold, SemanticAwareThreshold
 from satl.thresholds.application import apply_rule
-from satl.training.data import load_data
-from satl.training.recogniser import Recogniser
 
 Satl = Callable[..., tuple[int, str, str]]
 PAGE = (Path(__file__).parents[2] / "docs" / "thresholds.md").read_text(encoding="utf-8")

@@ -10,7 +10,6 @@ from scipy.stats import binomtest
 
 from reference import completion as reference
 from satl.completion import (
-    bounds,
     clopper_pearson_interval,
     clopper_pearson_lower,
     clopper_pearson_upper,
@@ -19,8 +18,9 @@ from satl.completion import (
     finite_population_upper,
     labels_needed,
 )
-from satl.completion.bounds import errors_at_most, labels_needed_at
 from satl.errors import SatlError
+from satl.evaluation import bounds
+from satl.evaluation.bounds import errors_at_most, labels_needed_at
 
 
 @settings(max_examples=40)

@@ -10,13 +10,13 @@ import pytest
 
 from completion.drawn import CLASSES, Drawn, write_scores
 from satl.completion import certify
-from satl.completion.case import Case, case_from_scores
-from satl.completion.cells import histogram, ordered
-from satl.completion.changes import ChangeFormat, Group, read_change_blocks
-from satl.completion.complete import Completion, complete
-from satl.completion.judgement import Settings, best_guess
+from satl.completion.files.changes import ChangeFormat, Group, read_change_blocks
+from satl.completion.workflow.case import Case, case_from_scores
+from satl.completion.workflow.class_changes import histogram, ordered
+from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.judgement import Settings, best_guess
 from satl.errors import RunError, TableError
-from satl.export.source import read_source
+from satl.export.content import read_source
 from satl.labels import LabelTable, open_table, read_table, write_table
 
 
@@ -117,7 +117,7 @@ def test_left_cells_are_listed_only_on_request(drawn: Drawn, done: Completion, t
 def test_too_many_absent_cells_are_not_listed_one_by_one(
     drawn: Drawn, done: Completion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from satl.completion import cells
+    from satl.completion.workflow import class_changes as cells
 
     monkeypatch.setattr(cells, "MOST_LISTED_ABSENT", done.absent)
     assert run(drawn, tmp_path / "all").report["source"]["lists_absent"]
@@ -209,7 +209,7 @@ def test_only_cells_out_of_sample_are_tested(drawn: Drawn, tmp_path: Path) -> No
 
 
 def test_the_hold_out_of_a_run_may_be_given(drawn: Drawn, tmp_path: Path) -> None:
-    from satl.completion.holdout import hold_out
+    from satl.labels.holdout import hold_out
 
     labels, scores = drawn.write(tmp_path, scores="s.npz")
     chosen = hold_out(drawn.table.cells)
@@ -444,7 +444,7 @@ def test_logits_are_as_good_as_probabilities(drawn: Drawn, done: Completion, tmp
 def test_out_is_written_as_a_whole_or_not_at_all(
     drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from satl.completion import complete as module
+    from satl.completion.workflow import complete as module
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.again import plan_folder
-from satl.completion.audit import draw_audit, estimate_audit
-from satl.completion.case import case_from_scores, with_plan
-from satl.completion.complete import Completion, complete
-from satl.completion.planning import read_answers, read_audit, write_audit, write_plan
+from satl.completion.files.hand_labels import read_answers, read_audit, write_audit, write_plan
+from satl.completion.statistics.audit import draw_audit, estimate_audit
+from satl.completion.workflow.case import case_from_scores, with_plan
+from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.next_labels import plan_folder
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, read_table
 

@@ -10,10 +10,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from completion.drawn import write_scores
-from satl.completion.case import case_from_scores
-from satl.completion.changes import read_change_blocks
-from satl.completion.complete import Completion, complete
-from satl.completion.judgement import Settings
+from satl.completion.files.changes import read_change_blocks
+from satl.completion.workflow.case import case_from_scores
+from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.judgement import Settings
 from satl.errors import TableError
 from satl.labels import LabelTable, open_table, write_table
 from satl.review.merge import merge_review

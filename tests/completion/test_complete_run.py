@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import yaml
 
-from satl.completion.complete import Completion
-from satl.completion.holdout import HeldOut
-from satl.completion.judgement import Settings
-from satl.completion.run import _open, case_from_run, complete_run
-from satl.completion.scores import read_scores
-from satl.demo.scenes import write_scenes
+from satl.completion.workflow.complete import Completion
+from satl.completion.workflow.from_run import _open, case_from_run, complete_run
+from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError, TableError
+from satl.inference.recogniser import Recogniser, evaluate_run
 from satl.labels import LabelTable, mask_table, read_table, write_table
-from satl.training.reading import make_config
-from satl.training.recogniser import Recogniser, evaluate_run
+from satl.labels.holdout import HeldOut
+from satl.runs.reading import make_config
+from satl.scenes import write_scenes
+from satl.scores.reading import read_scores
 from training.tiny import TINY, tiny_config, train
 
 PROMISE = Settings(0.6, 0.6)
@@ -100,8 +100,8 @@ def test_certificates_rest_on_the_cells_held_out_of_training(
 
 
 def test_the_scores_are_kept_and_can_be_used_without_the_run(run: Path, tmp_path: Path) -> None:
-    from satl.completion.case import case_from_scores
-    from satl.completion.complete import complete
+    from satl.completion.workflow.case import case_from_scores
+    from satl.completion.workflow.complete import complete
 
     done = complete_run(run, tmp_path / "out", PROMISE)
     table = done.folder.read_labels()

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.audit import Band
-from satl.completion.case import case_from_scores
-from satl.completion.complete import complete
-from satl.completion.folder import CompletionFolder, check_free, new_folder
-from satl.completion.judgement import Settings
+from satl.completion.files.completed_folder import CompletionFolder, check_free, new_folder
+from satl.completion.statistics.audit import Band
+from satl.completion.workflow.case import case_from_scores
+from satl.completion.workflow.complete import complete
+from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError
 from satl.labels import read_table
 

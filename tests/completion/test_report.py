@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.case import case_from_scores
-from satl.completion.complete import Completion, complete
-from satl.completion.judgement import Settings
-from satl.completion.report import _code, distribution, render_report
-from satl.completion.summary import statement
+from satl.completion.files.report_content import statement
+from satl.completion.files.report_page import _code, distribution, render_report
+from satl.completion.workflow.case import case_from_scores
+from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.judgement import Settings
 
 NAMES = ("boat", "<b>bold</b> & co", "猫, cat")
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn, write_scores
-from satl.completion.score_target import Scores
-from satl.completion.scores import read_bundle, read_scores
 from satl.errors import TableError
 from satl.labels import LabelTable
+from satl.scores.reading import read_bundle, read_scores
+from satl.scores.score_target import Scores
 
 NAMES = ("plain", "猫, cat", 'the "best"')
 
@@ -52,7 +52,8 @@ def _with_tabs(text: str) -> str:
 def test_blocks_of_any_size_give_the_same(
     drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from satl.completion import arrays, score_files
+    from satl.labels.io import arrays
+    from satl.scores import score_files
 
     paths = [
         write_scores(tmp_path / f"s.{kind}", drawn.table, drawn.scores) for kind in ("csv", "parquet", "npz")

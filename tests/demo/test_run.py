@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import yaml
 
-from satl.completion.folder import CompletionFolder
-from satl.demo.run import DEMO_METHODS, demo_config, demo_content, run_demo
+from satl.completion.files.completed_folder import CompletionFolder
+from satl.demo.demo import DEMO_METHODS, demo_config, demo_content, run_demo
 from satl.errors import ConfigError, SatlError, Stopped
 from satl.training.display import Silent
 from satl.training.trainer import Interrupted

@@ -12,13 +12,13 @@ from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from satl.cli.scenes import register
-from satl.demo.scenes import SCENE_CLASSES, make_scenes, render_scene, write_scenes
-from satl.demo.scenes.brush import Brush, Dice, circle, clip, rectangle
-from satl.demo.scenes.contexts import COMPANIONS, CONTEXTS, choose_categories
-from satl.demo.scenes.objects import CATEGORIES, draw_category
-from satl.demo.scenes.render import MIN_VISIBLE, Item, compose, visible_parts
 from satl.errors import ConfigError
 from satl.labels import read_table
+from satl.scenes import SCENE_CLASSES, make_scenes, render_scene, write_scenes
+from satl.scenes.brush import Brush, Dice, circle, clip, rectangle
+from satl.scenes.contexts import COMPANIONS, CONTEXTS, choose_categories
+from satl.scenes.objects import CATEGORIES, draw_category
+from satl.scenes.render import MIN_VISIBLE, Item, compose, visible_parts
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_a_broken_pool_is_finished_in_this_process(monkeypatch):
             raise BrokenProcessPool
 
     expected, table = make_scenes(5, 32, seed=6)
-    monkeypatch.setattr("satl.demo.scenes.ProcessPoolExecutor", BreakingPool)
+    monkeypatch.setattr("satl.scenes.ProcessPoolExecutor", BreakingPool)
     pixels, same = make_scenes(5, 32, seed=6, workers=2)
     assert (pixels == expected).all()
     assert same == table
@@ -279,7 +279,7 @@ def test_forced_scenes_that_are_cut_off_leave_no_labels_of_other_pictures(tmp_pa
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("satl.demo.scenes.write_table", stop)
+    monkeypatch.setattr("satl.scenes.write_table", stop)
     with pytest.raises(KeyboardInterrupt):
         write_scenes(tmp_path, 1, size=40, seed=1, force=True)
     assert not (tmp_path / "labels.csv").exists()

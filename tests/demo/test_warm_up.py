@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from satl.demo.run import DEMO_METHODS, demo_config, demo_content, run_demo, warm_up_config
-from satl.demo.scenes import SCENE_CLASSES, render_object, render_scene
-from satl.demo.scenes.render import compose_object
+from satl.demo.demo import DEMO_METHODS, demo_config, demo_content, run_demo, warm_up_config
 from satl.demo.warm_up import WarmUpConfig, single_objects, warm_up
 from satl.errors import Stopped
-from satl.training.run_folder import RunFolder
+from satl.runs.run_folder import RunFolder
+from satl.scenes import SCENE_CLASSES, render_object, render_scene
+from satl.scenes.render import compose_object
 from satl.training.trainer import Interrupted, Trainer
 
 TINY = (

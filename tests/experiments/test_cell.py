@@ -11,14 +11,14 @@ import pytest
 from experiments.grids import BASE
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
-from satl.experiments.cell import DataOnce, cell_facts, keep_models, run_cell
-from satl.experiments.folder import RESULT, ExperimentFolder
+from satl.experiments.experiment_folder import RESULT, ExperimentFolder
 from satl.experiments.grid import Cell
+from satl.experiments.grid_run import DataOnce, cell_facts, keep_models, run_cell
 from satl.experiments.worker import _attempt
-from satl.training import data as training_data
-from satl.training.data import load_data
-from satl.training.reading import apply_overrides, make_config
-from satl.training.recogniser import Recogniser, evaluate_run
+from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.runs import data as training_data
+from satl.runs.data import load_data
+from satl.runs.reading import apply_overrides, make_config
 from training.tiny import KillAt, Killed, assert_same_run
 
 
@@ -54,7 +54,7 @@ def test_a_trained_cell_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypa
     config = config_of("method.name=ignore")
     data = load_data(config)
     with monkeypatch.context() as patch:
-        patch.setattr("satl.experiments.cell._test", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr("satl.experiments.grid_run._test", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             run_cell(config, tmp_path / "run", data)
     monkeypatch.setattr(
@@ -124,7 +124,7 @@ def end_removal_with(error, patch):
         next(path.iterdir()).unlink()
         raise error
 
-    patch.setattr("satl.training.run_folder.shutil.rmtree", half)
+    patch.setattr("satl.runs.run_folder.shutil.rmtree", half)
 
 
 @pytest.mark.parametrize("keep", ["best", "none"])
@@ -158,7 +158,7 @@ def test_without_test_images_the_validation_images_are_used(tmp_path):
 
 
 def test_pictures_are_read_once_and_labels_follow_the_cell(tmp_path, monkeypatch):
-    from satl.demo.scenes import write_scenes
+    from satl.scenes import write_scenes
 
     write_scenes(tmp_path, 30, size=32)
     settings = (

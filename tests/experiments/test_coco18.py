@@ -9,7 +9,7 @@ import yaml
 
 from satl.experiments.configs import cell_configs
 from satl.experiments.grid import make_grid
-from satl.training.reading import make_config
+from satl.runs.reading import make_config
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "coco18"
 PAPER = {

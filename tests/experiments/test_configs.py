@@ -14,8 +14,8 @@ from satl.experiments.configs import (
     dataset_name,
     resolve_grid,
 )
-from satl.training.config import RunConfig
-from satl.training.reading import apply_overrides
+from satl.runs.config import RunConfig
+from satl.runs.reading import apply_overrides
 
 
 def configs_of(folder: Path = Path(), **changes: object) -> dict[str, RunConfig]:

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.grids import grid_of
 from satl.errors import ConfigError, RunError
-from satl.experiments.folder import RESULT, ExperimentFolder, write_json
+from satl.experiments.experiment_folder import RESULT, ExperimentFolder, write_json
 
 CELL = grid_of().cells()[0]
 
@@ -55,7 +55,8 @@ def test_the_grid_is_kept(tmp_path):
 def test_two_experiments_cannot_share_a_folder(tmp_path):
     folder = ExperimentFolder(tmp_path / "out")
     code = (
-        "import sys; from satl.errors import RunError; from satl.experiments.folder import ExperimentFolder\n"
+        "import sys\nfrom satl.errors import RunError\n"
+        "from satl.experiments.experiment_folder import ExperimentFolder\n"
         "try:\n    ExperimentFolder(sys.argv[1]).locked().__enter__()\n"
         "except RunError as error:\n    print(error)"
     )

@@ -6,7 +6,7 @@ import yaml
 from experiments.grids import content, grid_of, write_grid
 from satl.errors import ConfigError
 from satl.experiments.grid import Cell, choose_cells, make_grid, read_grid
-from satl.settings import parse_setting
+from satl.runs.settings import parse_setting
 
 
 def names(cells):

@@ -14,7 +14,7 @@ from experiments.grids import grid_of
 from satl.errors import Stopped
 from satl.experiments import pool
 from satl.experiments.configs import cell_configs
-from satl.experiments.folder import ExperimentFolder
+from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.pool import Quiet, run_cells, worker_environment
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.grids import FACTS, grid_of, results_of, row
 from satl.errors import RunError
-from satl.experiments.folder import RESULT, ExperimentFolder, write_json
+from satl.experiments.experiment_folder import RESULT, ExperimentFolder, write_json
 from satl.experiments.results import COLUMNS, Estimate, gather_results, read_results
 
 MEASURED = {"epoch": 2, "mAP": 0.5, "OF1": 0.4, "CF1": 0.3, "OP": 0.2, "OR": 0.1, "CP": 0.6, "CR": None}

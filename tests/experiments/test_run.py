@@ -12,11 +12,11 @@ import yaml
 
 from experiments.grids import BASE, grid_of, write_grid
 from satl.errors import ConfigError, RunError, Stopped
-from satl.experiments import run as experiment
-from satl.experiments.folder import ExperimentFolder
+from satl.experiments import experiment
+from satl.experiments.experiment import plan_experiment, report_experiment, run_experiment
+from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.pool import Quiet
-from satl.experiments.run import plan_experiment, report_experiment, run_experiment
-from satl.training.reading import apply_overrides
+from satl.runs.reading import apply_overrides
 
 BROKEN = {"name": "broken", "set": ["training.lr=1e30"], "methods": ["ignore"], "seeds": [0]}
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><text>a figure</text></svg>'

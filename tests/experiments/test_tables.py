@@ -7,9 +7,9 @@ from scipy import stats
 
 from experiments.grids import grid_of, results_of, row
 from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
-from satl.experiments.report import lead_sentence, make_study, make_tables
 from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
 from satl.experiments.tables import DASH, MINUS, TIMES
+from satl.reports.experiment_page import lead_sentence, make_study, make_tables
 
 SEEDS = (0, 1, 2)
 MAP = {

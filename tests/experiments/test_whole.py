@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.grids import write_grid
-from satl.experiments import pool
-from satl.experiments import run as experiment
+from satl.experiments import experiment, pool
+from satl.experiments.experiment import report_experiment, run_experiment
 from satl.experiments.pool import Quiet
-from satl.experiments.run import report_experiment, run_experiment
 from satl.methods import METHODS
 from training.tiny import assert_same_run
 
@@ -161,7 +160,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     process.wait()
     # The worker holds the lock until it has saved and left; then the folder is free.
     from satl.errors import RunError
-    from satl.experiments.folder import ExperimentFolder
+    from satl.experiments.experiment_folder import ExperimentFolder
 
     while True:
         assert time.monotonic() < waited_until

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from satl.export import Source, Suggestions
-from satl.export.text import without_extension
+from satl.export.escaping import without_extension
 from satl.labels import LabelTable
 from satl.labels.encodings import NOT_A_LABEL, value_code
 

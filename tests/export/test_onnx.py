@@ -20,19 +20,19 @@ from PIL import Image
 from torch import nn
 
 from satl import __version__
-from satl.demo.scenes import make_scenes
 from satl.errors import ConfigError, RunError, SatlError
-from satl.export import onnx_file, onnx_graph
-from satl.export.onnx_file import OnnxFile, write_onnx
-from satl.export.onnx_graph import Decider, Resize, plain_attention
 from satl.images import ArrayImages, EvalTransform
+from satl.inference import onnx_file, onnx_graph
+from satl.inference.decision_thresholds import DecisionThresholds, read_thresholds, same_threshold
+from satl.inference.onnx_file import OnnxFile, write_onnx
+from satl.inference.onnx_graph import Decider, Resize, plain_attention
+from satl.inference.prediction import predict_files
+from satl.inference.recogniser import Recogniser
 from satl.models.functional import semantic_attention
+from satl.runs.run_folder import RunFolder
+from satl.scenes import make_scenes
 from satl.training.build import build_learner, build_transform
 from satl.training.checkpoints import AVERAGE, LEARNER, module_content, save_module
-from satl.training.decisions import DecisionThresholds, read_thresholds, same_threshold
-from satl.training.prediction import predict_files
-from satl.training.recogniser import Recogniser
-from satl.training.run_folder import RunFolder
 from training.tiny import tiny_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")

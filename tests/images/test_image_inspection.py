@@ -10,10 +10,10 @@ from PIL import Image
 
 from satl.errors import ImageError
 from satl.images import FolderImages, pack_images
+from satl.images.file_checks import inspect_files
 from satl.images.inspection import inspect_images
 from satl.images.store import HEADER, JOURNAL, PIXELS, Kind, open_store
 from satl.labels import LabelTable, inspect_table
-from satl.labels.image_files import inspect_files
 
 PACKED = ("good.jpg", "sub/copy.jpg", "broken.jpg", "beyond the table.jpg")
 TABLE = ("good.jpg", "sub/copy.jpg", "broken.jpg", "gone.jpg", "sub/gone.jpg")

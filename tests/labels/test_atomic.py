@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from satl.errors import ConfigError
-from satl.labels.atomic import UnwritableError, atomic_path, check_out, check_out_folder
+from satl.files import UnwritableError, atomic_path, check_out, check_out_folder
 
 
 def test_success_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from satl.labels import DATASETS
-from satl.training.config import DataConfig
-from satl.training.reading import make_config
+from satl.runs.config import DataConfig
+from satl.runs.reading import make_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE))

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from satl.errors import ImageError
+from satl.images.file_checks import inspect_files
 from satl.labels import LabelTable, inspect_table, open_table
-from satl.labels.image_files import inspect_files
 from satl.labels.inspection import MIN_NEGATIVES, MIN_POSITIVES, reachable_precision
 
 

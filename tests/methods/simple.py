@@ -13,8 +13,8 @@ from torch import Tensor
 from satl.evaluation import evaluate_scores
 from satl.methods import Learner
 from satl.methods.learner import StepResult
+from satl.runs.data import load_data
 from satl.training.build import build_learner
-from satl.training.data import load_data
 from training.tiny import KillAt, Killed, assert_same_run, metrics, resume, tiny_config, train
 
 CLASSES = ("cat", "dog", "bird", "cow")

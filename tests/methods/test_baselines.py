@@ -17,6 +17,7 @@ from reference import losses as plain_losses
 from reference.no_sync import forbid_host_synchronisation
 from satl.errors import ConfigError
 from satl.evaluation import evaluate_scores
+from satl.inference.recogniser import Recogniser
 from satl.methods import METHODS, Learner
 from satl.models import (
     KGGRNetwork,
@@ -26,10 +27,9 @@ from satl.models import (
     convolution_graph,
     cooccurrence_graph,
 )
+from satl.runs.config import RunConfig
+from satl.runs.data import load_data
 from satl.training.build import build_learner
-from satl.training.config import RunConfig
-from satl.training.data import load_data
-from satl.training.recogniser import Recogniser
 from training.tiny import KillAt, Killed, assert_same_run, metrics, resume, tiny_config, train
 
 BASELINES = ("ssgrl", "ml-gcn", "kggr", "assume-negative")

@@ -19,10 +19,10 @@ from reference import thresholds as plain_thresholds
 from satl.errors import ConfigError
 from satl.evaluation import evaluate_scores
 from satl.methods import METHODS, Learner, get_method
+from satl.runs.data import load_data
+from satl.runs.run_folder import RunFolder
 from satl.scoring import Survey
 from satl.scoring.functional import kmeans
-from satl.training.data import load_data
-from satl.training.run_folder import RunFolder
 from satl.training.trainer import Trainer
 from training.tiny import TINY, KillAt, Killed, assert_same_run, metrics, resume, tiny_config, train
 

@@ -12,7 +12,7 @@ from reference import losses as plain_losses
 from reference import scoring as plain_scoring
 from reference import thresholds as plain_thresholds
 from satl.methods import METHODS, Learner
-from satl.methods.base import TERMS, Parameters, Part, default_rate
+from satl.methods.declaration import TERMS, Parameters, Part, default_rate
 from satl.models import TransferNetwork
 from satl.scoring import Scores
 

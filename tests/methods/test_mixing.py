@@ -12,12 +12,12 @@ from torch import Tensor
 from methods.simple import make_batch, make_learner
 from reference import losses as plain
 from satl.methods import METHODS
-from satl.methods.base import TERMS
+from satl.methods.declaration import TERMS
 from satl.methods.learner import StepResult
 from satl.methods.mixing import draw_shares, mix
 from satl.methods.parts import StepContext
 from satl.models.transfer import NetworkOutput
-from satl.training.ema import MovingAverage
+from satl.training.averaging import MovingAverage
 from satl.training.step import StepInputs, TrainingStep
 from satl.training.trainer import Trainer
 from training.tiny import metrics, tiny_config, train

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.methods import METHODS, Method, Parameters, register_method
-from satl.methods.base import TEACHER_DECAY, TERMS, Registry
+from satl.methods.declaration import TEACHER_DECAY, TERMS, Registry
 from satl.methods.mixing import mix
 from satl.methods.parts import StepContext
 from training.tiny import metrics, tiny_config, train

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from methods.simple import CLASSES, make_batch, make_learner
+from satl.inference.recogniser import Recogniser
 from satl.methods import METHODS, Learner
-from satl.training.recogniser import Recogniser
 from training.tiny import assert_same, tiny_config
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from reference import losses as plain
 from satl.methods import METHODS, registration
-from satl.methods.base import TERMS
+from satl.methods.declaration import TERMS
 from satl.methods.parts import StepContext
 from satl.models.transfer import NetworkOutput
 from training.tiny import tiny_config
@@ -111,7 +111,7 @@ def test_a_method_of_unknown_parts_is_named_with_the_nearest(tmp_path: Path) -> 
 
 
 CLASSES_TOO = """
-from satl.methods.base import GENERATORS
+from satl.methods.declaration import GENERATORS
 from satl.scoring import ProbabilityGenerator
 
 
@@ -121,7 +121,8 @@ class Own(ProbabilityGenerator):
         super().__init__()
 """
 END = """
-from satl.methods import METHODS, base
+from satl.methods import METHODS
+from satl.methods import declaration as base
 assert base.TERMS["focal"].build is focal
 assert METHODS["focal+sate"].parameters is not None
 print(__name__)

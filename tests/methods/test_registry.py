@@ -9,8 +9,8 @@ from pydantic import ValidationError, create_model
 
 from satl.errors import ConfigError
 from satl.methods import METHODS, Method, get_method, register_method
-from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, Parameters, Part, default_rate
-from satl.training.config import MethodConfig
+from satl.methods.declaration import GENERATORS, NETWORKS, RULES, TERMS, Parameters, Part, default_rate
+from satl.runs.config import MethodConfig
 
 
 def test_the_methods_of_the_papers_are_there() -> None:

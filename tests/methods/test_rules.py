@@ -13,8 +13,9 @@ from methods.simple import make_batch, make_learner, step
 from reference.no_sync import forbid_host_synchronisation
 from satl.errors import ConfigError
 from satl.methods import METHODS, Learner
-from satl.methods.base import RULES
+from satl.methods.declaration import RULES
 from satl.models import TransferNetwork
+from satl.runs.reading import make_config
 from satl.thresholds import (
     FixedThreshold,
     FlexibleThreshold,
@@ -26,7 +27,6 @@ from satl.thresholds import (
     SemanticAwareThreshold,
     ThresholdRule,
 )
-from satl.training.reading import make_config
 from training.tiny import metrics, tiny_config, train
 
 CLASS_OF: dict[str, type[ThresholdRule]] = {

@@ -12,8 +12,8 @@ import pytest
 from satl.errors import ConfigError
 from satl.methods import get_method
 from satl.methods.networks import NetworkSetting
-from satl.models.text import embed_class_names
-from satl.training.reading import read_config
+from satl.models.sentence_embeddings import embed_class_names
+from satl.runs.reading import read_config
 from training.tiny import metrics, tiny_config, train
 
 

@@ -14,9 +14,9 @@ from labels.trees import VOC_OBJECT, VOC_XML, coco_content, write_json
 from satl.errors import ConfigError
 from satl.methods import METHODS
 from satl.recipes import read_recipe, recipe_datasets, recipe_names
-from satl.training.data import load_data
-from satl.training.reading import apply_overrides, make_config
-from satl.training.run_folder import RunFolder
+from satl.runs.data import load_data
+from satl.runs.reading import apply_overrides, make_config
+from satl.runs.run_folder import RunFolder
 from satl.training.trainer import Trainer
 
 PAPER = ("ssgrl", "ml-gcn", "kggr", "sst", "hst", "sst+satl", "hst+satl")

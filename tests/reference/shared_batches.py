@@ -14,8 +14,7 @@ import torch.distributed as dist
 from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
 
-from satl.models.batch_norm import share_statistics
-from satl.processes import (
+from satl.distributed import (
     count_per_process,
     gather_across,
     gather_with_gradient,
@@ -24,6 +23,7 @@ from satl.processes import (
     sum_across,
     world_size,
 )
+from satl.models.batch_norm import share_statistics
 
 BATCH, CHANNELS, STEPS = 8, 3, 3
 

@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from satl.distributed import gather_across, sum_across, world_size
 from satl.images import ArrayImages, Batches, EvalTransform
 from satl.methods import Learner, get_method
 from satl.models import TransferNetwork
-from satl.processes import gather_across, sum_across, world_size
 from satl.scoring import CrossImageGenerator, Evidence, PrototypeGenerator
 from satl.thresholds import SemanticAwareThreshold
 from satl.training.survey import plan_survey, take_survey

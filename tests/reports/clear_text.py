@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from satl.reports.style import styled
+from satl.drawing.style import styled
 
 _TOLERANCE = 0.6
 """Pixels; hinting and rounding are no fault."""

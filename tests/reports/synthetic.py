@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 
 from satl.evaluation.pseudo import pseudo_label_table
-from satl.reports.collect import RunRecord, write_record
+from satl.inference.run_record import RunRecord, write_record
 from satl.reports.record import MethodRecord
 
 METHODS = ("ignore", "sst", "hst", "sst+satl", "hst+satl")

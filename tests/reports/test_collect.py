@@ -8,7 +8,8 @@ import pytest
 from reports.synthetic import write_run
 from satl.errors import RunError
 from satl.evaluation.pseudo import pseudo_label_table
-from satl.reports.collect import (
+from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.inference.run_record import (
     MOST_IMAGES,
     RECORD,
     collect_run,
@@ -17,11 +18,10 @@ from satl.reports.collect import (
     measure_run,
     read_record,
 )
-from satl.reports.pictures import run_pictures
 from satl.reports.study import find_runs
-from satl.training.data import load_data
-from satl.training.recogniser import Recogniser, evaluate_run
-from satl.training.run_folder import RunFolder
+from satl.reports.training_images import run_pictures
+from satl.runs.data import load_data
+from satl.runs.run_folder import RunFolder
 from training.tiny import tiny_config, train
 
 SHORT = ("training.epochs=2", "training.stage1_epochs=1", "data.scenes.train=48")

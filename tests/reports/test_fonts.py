@@ -12,8 +12,8 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
-from satl.reports.sheet import write_figure
-from satl.reports.style import lacking_characters, styled
+from satl.drawing.sheet import write_figure
+from satl.drawing.style import lacking_characters, styled
 
 SIGN = "\U00012000"
 """Cuneiform, which none of the fonts has that figures may take."""

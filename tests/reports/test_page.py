@@ -10,10 +10,11 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
+from satl.drawing import style
+from satl.drawing.html import inline_svg, picture_uri, render
 from satl.methods import METHODS
-from satl.reports import distributions, figures, style
+from satl.reports import distributions, figures
 from satl.reports.comparison import _pseudo_sentence, comparison_page
-from satl.reports.html import inline_svg, picture_uri, render
 from satl.reports.overview import write_overview
 from satl.reports.record import Comparison, MethodRecord
 
@@ -264,7 +265,7 @@ def test_the_more_is_known_the_darker():
 
 def test_render_wants_every_name():
     with pytest.raises(Exception, match="undefined"):
-        render("comparison.html.j2", title="x")
+        render("satl.reports", "comparison.html.j2", title="x")
 
 
 def test_picture_uri_is_an_image():

@@ -15,10 +15,10 @@ from matplotlib.figure import Figure
 
 from reports.clear_text import assert_text_is_clear
 from reports.synthetic import class_names, write_experiment, write_run
+from satl.drawing.diagram_board import Board
 from satl.errors import SatlError
+from satl.inference.run_record import read_record, write_record
 from satl.reports import paper_figures
-from satl.reports.board import Board
-from satl.reports.collect import read_record, write_record
 from satl.reports.paper import diagrams
 from satl.reports.paper.common import Missing
 from satl.reports.paper_figures import NUMBERS, draw_each, draw_figures

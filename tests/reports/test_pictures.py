@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from satl.demo.scenes import write_scenes
 from satl.images import FolderImages, packed_images
 from satl.images.pack import pack_images
 from satl.images.store import Kind
 from satl.labels import read_table
-from satl.reports.pictures import run_pictures
-from satl.training.reading import make_config
+from satl.reports.training_images import run_pictures
+from satl.runs.reading import make_config
+from satl.scenes import write_scenes
 from training.tiny import TINY
 
 

@@ -9,9 +9,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from review.synthetic import Completed, small_folder
-from satl.review.pictures import Pictures
+from satl.review.database import ReviewStore
+from satl.review.served_images import Pictures
 from satl.review.server import create_app
-from satl.review.store import ReviewStore
 
 HOME = "http://127.0.0.1:8484"
 POST = {"origin": HOME, "x-satl-review": "1", "sec-fetch-site": "same-origin"}

@@ -16,8 +16,8 @@ from review.synthetic import Completed, draw_table, write_folder
 from satl.cli.review import register
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, open_table, read_table, write_table
+from satl.review.database import ReviewStore, Wanted
 from satl.review.merge import merge_review
-from satl.review.store import ReviewStore, Wanted
 
 IMAGES = ("a.jpg", "sub/b, c.jpg", 'd "e".jpg', "ü.jpg")
 CLASSES = ("boat", "猫, cat", "traffic light")

@@ -17,9 +17,9 @@ from review.synthetic import draw_table, write_folder
 from satl.errors import ImageError
 from satl.images import ArrayImages, pack_images
 from satl.images.store import HEADER, INDEX, JOURNAL, PIXELS, Kind, open_store
-from satl.review.pictures import PackedPictures, PictureSource, open_pictures
+from satl.review.database import ReviewStore
+from satl.review.served_images import PackedPictures, PictureSource, open_pictures
 from satl.review.server import create_app
-from satl.review.store import ReviewStore
 
 IDS = ("a.png", "deep/é ü.jpg", "no extension", "../up.png")
 NOT_PACKED = ("gone.png", PIXELS, HEADER, f"../{PIXELS}", "a")

@@ -21,11 +21,11 @@ from PIL import Image
 from chromium import needs_chromium
 from review.synthetic import Completed, draw_table, write_folder
 from satl.labels import read_table, write_table
+from satl.review.database import ReviewStore, Wanted
 from satl.review.merge import merge_review
-from satl.review.pictures import Pictures
 from satl.review.serve import bind
+from satl.review.served_images import Pictures
 from satl.review.server import create_app
-from satl.review.store import ReviewStore, Wanted
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route

@@ -14,10 +14,10 @@ from PIL import Image
 
 from review.conftest import HOME, POST
 from review.synthetic import Completed, draw_table, write_folder
+from satl.review.database import ReviewStore
 from satl.review.gate import Gate
-from satl.review.pictures import Pictures, media_type
+from satl.review.served_images import Pictures, media_type
 from satl.review.server import create_app
-from satl.review.store import ReviewStore
 
 QUESTIONS = ("/", "/static/app.js", "/api/start", "/api/queue", "/api/changes?since=0", "/image?name=a.png")
 UNDO = {"tab": "a", "request": "b"}

@@ -13,10 +13,10 @@ from PIL import Image
 from review.conftest import HOME, POST
 from review.synthetic import Completed, draw_table, small_folder, write_folder
 from satl.errors import RunError
+from satl.review.database import ReviewStore
 from satl.review.folder import find_images
-from satl.review.pictures import Pictures
+from satl.review.served_images import Pictures
 from satl.review.server import create_app
-from satl.review.store import ReviewStore
 
 
 def first_cells(client: TestClient, count: int) -> list[dict]:

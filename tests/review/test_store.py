@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from review.synthetic import BANDS, Completed, draw_table, small_folder, write_changes, write_folder
 from satl.errors import RunError
+from satl.review.database import Conflict, ReviewStore, Standing, Wanted
 from satl.review.questions import COUNTED, SHOWN_SUGGESTIONS, Filter
-from satl.review.store import Conflict, ReviewStore, Standing, Wanted
 
 
 def cells_of(completed: Completed) -> list[tuple[str, str, int]]:
@@ -321,7 +321,7 @@ def test_an_import_that_fails_leaves_the_store_as_it_was(completed: Completed, s
 
 CHILD = """
 import sys
-from satl.review.store import ReviewStore, Wanted
+from satl.review.database import ReviewStore, Wanted
 from satl.review.questions import Filter
 store = ReviewStore(sys.argv[1])
 store.refresh()

@@ -14,9 +14,9 @@ from torch import Tensor
 from reference import scoring as plain
 from satl.errors import RunError
 from satl.evaluation import average_precision
+from satl.inference.recogniser import Recogniser
+from satl.runs.data import load_data
 from satl.scoring import ProbeOpinion, probe_logits
-from satl.training.data import load_data
-from satl.training.recogniser import Recogniser
 from training.tiny import KillAt, Killed, resume, tiny_config, train
 
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from reference import losses as plain_losses
 from reference import thresholds as plain_thresholds
+from satl.runs.config import TrainingConfig
 from satl.thresholds import LearnedThreshold
 from satl.thresholds.application import apply_rule
 from satl.thresholds.functional import score_histogram
 from satl.thresholds.learned import resting_thresholds, threshold_learning
-from satl.training.config import TrainingConfig
 from satl.training.optimisers import make_optimiser
 
 # Weights for absent, unknown and present cells.

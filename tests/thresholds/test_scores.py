@@ -13,7 +13,7 @@ import pytest
 
 from satl.errors import EncodingError, TableError
 from satl.labels import LabelTable
-from satl.thresholds.scores import ScoreFile, read_scores
+from satl.scores.rule_scores import ScoreFile, read_scores
 
 SCORES = np.array([[0.25, 1.0], [0.5, 0.0], [0.75, 0.125]])
 IMAGES, CLASSES = ("007.jpg", "08", "9 a.jpg"), ("cat", "dog")

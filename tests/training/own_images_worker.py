@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 
 from satl.images import ArrayImages, Batches
-from satl.training.inference import class_probabilities
-from satl.training.recogniser import Recogniser
+from satl.inference.recogniser import Recogniser
+from satl.training.forward import class_probabilities
 
 
 def images(rank: int) -> ArrayImages:

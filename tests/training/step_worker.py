@@ -15,12 +15,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from satl.distributed import own_part, sum_across
 from satl.methods import METHODS, Learner
 from satl.models.batch_norm import share_statistics
-from satl.processes import own_part, sum_across
+from satl.runs.reading import apply_overrides, make_config
 from satl.scoring import Survey
 from satl.training.build import build_learner
-from satl.training.reading import apply_overrides, make_config
 
 CLASSES, BATCH, IMAGES, SIDE = 5, 8, 24, 16
 STAGES = (1, 1, 2, 2)

@@ -10,8 +10,8 @@ import torch
 from satl.errors import ConfigError
 from satl.methods import Learner
 from satl.models import Backbone, TransferNetwork
-from satl.training.config import MethodConfig
-from satl.training.ema import MovingAverage
+from satl.runs.config import MethodConfig
+from satl.training.averaging import MovingAverage
 from satl.training.step import StepInputs, TrainingStep
 from satl.training.tally import EpochTally
 from training.tiny import metrics, tiny_config, train

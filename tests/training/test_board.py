@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 
 from satl.errors import ConfigError
-from satl.training.board import curves
-from satl.training.data import load_data
+from satl.runs.data import load_data
+from satl.training.tensorboard import curves
 from training.tiny import KillAt, Killed, metrics, resume, tiny_config, train
 
 

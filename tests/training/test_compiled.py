@@ -14,7 +14,7 @@ from torch import Tensor
 
 from satl.methods import METHODS, Learner
 from satl.models import Backbone, TransferNetwork
-from satl.training.ema import MovingAverage
+from satl.training.averaging import MovingAverage
 from satl.training.optimisers import make_optimiser
 from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs, TrainingStep, _Replay
 from satl.training.tally import EpochTally

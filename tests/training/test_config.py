@@ -12,9 +12,9 @@ from torch import nn
 from satl.errors import ConfigError
 from satl.methods import METHODS
 from satl.models import Backbone
+from satl.runs.config import RunConfig
+from satl.runs.reading import apply_overrides, make_config, read_config, save_config
 from satl.training.build import build_learner
-from satl.training.config import RunConfig
-from satl.training.reading import apply_overrides, make_config, read_config, save_config
 from training.tiny import TINY, tiny_config
 
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from labels.trees import coco2014, coco_content, picture, write_json
-from satl.demo.scenes import write_scenes
 from satl.errors import ConfigError, ImageError, TableError
 from satl.images import ArrayImages, FolderImages, PackedImages, pack_images
 from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table, write_table
-from satl.training.config import RunConfig
-from satl.training.data import load_data
-from satl.training.reading import make_config, read_config
+from satl.runs.config import RunConfig
+from satl.runs.data import load_data
+from satl.runs.reading import make_config, read_config
+from satl.scenes import write_scenes
 from training.tiny import tiny_config
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from satl.completion.case import case_from_scores
-from satl.completion.complete import complete
-from satl.completion.judgement import Settings
+from satl.completion.workflow.case import case_from_scores
+from satl.completion.workflow.complete import complete
+from satl.completion.workflow.judgement import Settings
 from satl.errors import TableError
-from satl.training.decisions import NEVER, at_least, read_thresholds, same_threshold
+from satl.inference.decision_thresholds import NEVER, at_least, read_thresholds, same_threshold
 
 CLASSES = ("cat", "dog", "traffic light, red")
 

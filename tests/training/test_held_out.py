@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from satl.completion.holdout import HeldOut
 from satl.errors import ConfigError, RunError, TableError
+from satl.inference.recogniser import seen_scores
 from satl.labels import read_table, write_table
-from satl.training.data import RunData, load_data
-from satl.training.recogniser import seen_scores
-from satl.training.run_folder import RunFolder
+from satl.labels.holdout import HeldOut
+from satl.runs.data import RunData, load_data
+from satl.runs.run_folder import RunFolder
 from training.tiny import KillAt, Killed, assert_same_run, resume, tiny_config, train
 
 HOLDOUT = ("data.holdout=true", "data.holdout_fraction=0.3")

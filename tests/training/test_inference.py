@@ -11,9 +11,9 @@ import torch
 from reference.run_two import run_two
 from satl.errors import ImageError
 from satl.images import ArrayImages, Batches
-from satl.training.data import load_data
-from satl.training.inference import class_probabilities
-from satl.training.recogniser import Recogniser
+from satl.inference.recogniser import Recogniser
+from satl.runs.data import load_data
+from satl.training.forward import class_probabilities
 from satl.training.survey import plan_survey, take_survey
 from training import own_images_worker
 

@@ -12,6 +12,9 @@ from torch import nn
 
 from satl.errors import RunError
 from satl.methods import StepResult
+from satl.runs.config import TrainingConfig
+from satl.runs.run_folder import RunFolder
+from satl.training.averaging import MovingAverage
 from satl.training.checkpoints import (
     load_module,
     load_state,
@@ -21,10 +24,7 @@ from satl.training.checkpoints import (
     save_module,
     save_state,
 )
-from satl.training.config import TrainingConfig
-from satl.training.ema import MovingAverage
 from satl.training.optimisers import make_optimiser, make_schedule, rate_factor
-from satl.training.run_folder import RunFolder
 from satl.training.tally import EpochTally
 
 
@@ -249,7 +249,7 @@ def test_a_crash_before_the_old_one_is_removed_leaves_the_new_one(
     folder = RunFolder.create(tmp_path / "run")
     write(folder, "one")
     with monkeypatch.context() as patch:
-        patch.setattr("satl.training.run_folder.shutil.rmtree", lambda *args, **kwargs: None)
+        patch.setattr("satl.runs.run_folder.shutil.rmtree", lambda *args, **kwargs: None)
         write(folder, "two")
     assert (folder.checkpoints / "last.old").exists()
     assert content(folder) == "two"

@@ -18,7 +18,7 @@ import yaml
 from safetensors.torch import load_file
 from torch import Tensor
 
-from satl.training.recogniser import Recogniser
+from satl.inference.recogniser import Recogniser
 from training import step_worker
 from training.tiny import TINY, assert_same, assert_same_run, metrics
 

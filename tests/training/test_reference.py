@@ -5,7 +5,7 @@ import yaml
 
 from programs import ROOT, load_program
 from satl.methods import METHODS
-from satl.training.reading import make_config
+from satl.runs.reading import make_config
 
 DOCS = ROOT / "docs"
 

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 
 from satl.errors import RunError
 from satl.methods import METHODS
+from satl.runs.run_folder import RunFolder
 from satl.training.checkpoints import save_module, save_state
 from satl.training.display import Silent
-from satl.training.run_folder import RunFolder
 from satl.training.saving import Saver
 from satl.training.trainer import Trainer
 from training.tiny import KillAt, Killed, assert_same, assert_same_run, metrics, resume, tiny_config, train

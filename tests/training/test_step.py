@@ -7,8 +7,8 @@ import torch
 
 from reference.no_sync import HostSynchronisation, forbid_host_synchronisation
 from satl.methods import METHODS
-from satl.training.data import load_data
-from satl.training.run_folder import RunFolder
+from satl.runs.data import load_data
+from satl.runs.run_folder import RunFolder
 from satl.training.trainer import Trainer
 from training.tiny import tiny_config
 

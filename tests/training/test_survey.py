@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from satl.runs.data import load_data
+from satl.runs.run_folder import RunFolder
 from satl.scoring import Survey
 from satl.training.checkpoints import random_states
-from satl.training.data import load_data
-from satl.training.run_folder import RunFolder
 from satl.training.survey import plan_survey
 from satl.training.trainer import Trainer
 from training.tiny import assert_same, tiny_config

@@ -18,10 +18,10 @@ from satl.errors import ImageError, RunError
 from satl.evaluation import evaluate_scores
 from satl.images import ArrayImages
 from satl.images.batches import Batch
-from satl.training.data import RunData, load_data
+from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.runs.data import RunData, load_data
+from satl.runs.run_folder import RunFolder
 from satl.training.display import Silent
-from satl.training.recogniser import Recogniser, evaluate_run
-from satl.training.run_folder import RunFolder
 from satl.training.trainer import Interrupted, Trainer
 from training.tiny import assert_same_run, metrics, resume, tiny_config, train
 

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from satl.training.config import RunConfig
-from satl.training.data import RunData, load_data
+from satl.runs.config import RunConfig
+from satl.runs.data import RunData, load_data
+from satl.runs.reading import apply_overrides, make_config
+from satl.runs.run_folder import RunFolder
 from satl.training.display import Display, Silent
-from satl.training.reading import apply_overrides, make_config
-from satl.training.run_folder import RunFolder
 from satl.training.trainer import Trainer
 
 TINY: dict[str, Any] = {

@@ -39,6 +39,7 @@ def main() -> None:
     from rich.console import Console
     from rich.markup import escape
 
+    from satl.cli.wording import shell_words
     from satl.errors import SatlError, Stopped
 
     _print_what_the_locale_lacks()
@@ -61,7 +62,7 @@ def main() -> None:
     except SatlError as error:
         label = "" if isinstance(error, Stopped) else "[bold red]error:[/] "
         Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"{label}{escape(_in_one_line(str(error)))}"
+            f"{label}{escape(_in_one_line(error.worded(shell_words)))}"
         )
         sys.exit(error.exit_code)
     except OSError as error:

@@ -11,7 +11,7 @@ import typer
 from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
-    from satl.completion.audit import AuditResult
+    from satl.completion.statistics.audit import AuditResult
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 _MEASURES = (
@@ -80,9 +80,9 @@ def plan_command(
     ] = None,
 ) -> None:
     """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
-    from satl.completion.again import plan_folder
-    from satl.completion.folder import CompletionFolder
-    from satl.completion.planning import describe_plan, write_plan
+    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.hand_labels import describe_plan, write_plan
+    from satl.completion.workflow.next_labels import plan_folder
 
     plan, table = plan_folder(out, budget, seed, scores)
     if not len(plan):
@@ -106,9 +106,9 @@ def plan_command(
 
 
 def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
-    from satl.completion.audit import draw_audit
-    from satl.completion.folder import CompletionFolder
-    from satl.completion.planning import write_audit
+    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.hand_labels import write_audit
+    from satl.completion.statistics.audit import draw_audit
 
     folder = CompletionFolder.open(out)
     table = folder.read_labels()
@@ -123,10 +123,10 @@ def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
 
 
 def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:
-    from satl.completion.audit import estimate_audit
-    from satl.completion.folder import CompletionFolder
-    from satl.completion.planning import read_audit
-    from satl.labels.atomic import atomic_path
+    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.hand_labels import read_audit
+    from satl.completion.statistics.audit import estimate_audit
+    from satl.files import atomic_path
 
     folder = CompletionFolder.open(out)
     table = folder.read_labels()

@@ -11,8 +11,8 @@ from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
-    from satl.completion.case import Case
-    from satl.completion.complete import Completion
+    from satl.completion.workflow.case import Case
+    from satl.completion.workflow.complete import Completion
 
 
 def register(app: typer.Typer) -> None:
@@ -88,9 +88,9 @@ def complete_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Fill the unknown cells of a table as far as a precision can be promised, and propose the rest for review."""
-    from satl.completion.complete import complete
-    from satl.completion.folder import check_free
-    from satl.completion.judgement import Settings
+    from satl.completion.files.completed_folder import check_free
+    from satl.completion.workflow.complete import complete
+    from satl.completion.workflow.judgement import Settings
 
     if (run is None) == (scores is None):
         raise ConfigError(
@@ -123,7 +123,7 @@ def complete_command(
         columns = tuple(ignore_column or ())
         case = _from_run(run, labels, encoding, columns, checkpoint, plan, images, review_only, quiet)
     else:
-        from satl.completion.case import case_from_scores
+        from satl.completion.workflow.case import case_from_scores
 
         assert scores is not None
         case = case_from_scores(
@@ -168,7 +168,7 @@ def _from_run(
     quiet: bool,
 ) -> Case:
     from satl.cli.progress import loading
-    from satl.completion.run import case_from_run
+    from satl.completion.workflow.from_run import case_from_run
 
     with loading("Reading images", quiet) as progress:
         return case_from_run(

@@ -10,8 +10,8 @@ import typer
 from satl.errors import ConfigError
 
 if TYPE_CHECKING:
+    from satl.experiments.experiment import Outcome
     from satl.experiments.grid import Cell
-    from satl.experiments.run import Outcome
 
 
 def register(app: typer.Typer) -> None:
@@ -48,15 +48,15 @@ def experiment(
     if report and (grid is not None or only or show or retry_failed or minutes is not None):
         raise ConfigError("satl experiment --report takes only --out DIR, an experiment that has been run.")
     if report:
-        from satl.experiments.folder import ExperimentFolder
-        from satl.experiments.run import report_experiment
+        from satl.experiments.experiment import report_experiment
+        from satl.experiments.experiment_folder import ExperimentFolder
 
         _say(report_experiment(ExperimentFolder(out)))
         return
     if show:
         _list(grid, out, only or [], retry_failed)
         return
-    from satl.experiments.run import run_experiment
+    from satl.experiments.experiment import run_experiment
 
     listener = None if quiet else _listener()
     seconds = None if minutes is None else 60.0 * minutes
@@ -87,8 +87,8 @@ def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> 
     from rich.console import Console
     from rich.table import Table
 
+    from satl.experiments.experiment import plan_experiment
     from satl.experiments.grid import choose_cells
-    from satl.experiments.run import plan_experiment
 
     plan = plan_experiment(grid, out, retry_failed)
     cells = choose_cells(tuple(plan.configs), only)
@@ -116,7 +116,7 @@ def _particulars(folder: Any, cell: Cell, state: str) -> str:
     if state == "failed":
         return escape(folder.failure(cell)["error"])
     if state == "started":
-        from satl.training.run_folder import RunFolder
+        from satl.runs.run_folder import RunFolder
 
         run = RunFolder(folder.run(cell))
         return f"{len(run.read_metrics())} of {run.read_config().training.epochs} epochs"

@@ -28,7 +28,7 @@ def figures(
     """Draw the figures of the paper from runs; says of each what was drawn, or what it still needs."""
     from rich.console import Console
 
-    from satl.labels.atomic import check_out_folder
+    from satl.files import check_out_folder
     from satl.reports.paper_figures import NUMBERS, draw_each
 
     if out is not None:

@@ -14,8 +14,8 @@ from satl.errors import ConfigError, in_shell
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from satl.images.file_checks import FileReport
     from satl.labels import TableFile
-    from satl.labels.image_files import FileReport
     from satl.labels.inspection import ClassReport, Inspection
 
 ENCODING_HELP = (

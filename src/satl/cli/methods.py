@@ -32,7 +32,7 @@ def methods(
 
     from satl.errors import ConfigError, nearest
     from satl.methods import METHODS
-    from satl.methods.base import RULES
+    from satl.methods.declaration import RULES
 
     console = Console(highlight=False, markup=False)
     choices = RULES if rules else METHODS
@@ -100,7 +100,7 @@ def _print_method(console: Console, method: Method) -> None:
 
 
 def _print_rules(console: Console, name: str | None) -> None:
-    from satl.methods.base import RULES
+    from satl.methods.declaration import RULES
 
     for rule in RULES if name is None else (name,):
         console.print(f"{rule}  {RULES[rule].summary}", soft_wrap=True)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from satl.cli.decisions import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
+from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
 
 if TYPE_CHECKING:
-    from satl.export.onnx_file import OnnxFile
+    from satl.inference.onnx_file import OnnxFile
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,7 @@ def onnx(
     """Write a run as one ONNX file with the thresholds inside, for use without satl and torch."""
     from rich.console import Console
 
-    from satl.export.onnx_file import write_onnx
+    from satl.inference.onnx_file import write_onnx
 
     choose = chosen(threshold, thresholds)
     with Console(stderr=True).status("writing and checking, which takes a minute or two for a large network"):

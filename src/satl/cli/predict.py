@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from satl.cli.decisions import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
+from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
 from satl.errors import ConfigError, ImageError, Stopped
 
 if TYPE_CHECKING:
-    from satl.training.prediction_parts import PredictionFolder, Share
+    from satl.inference.parts import PredictionFolder, Share
 
 
 def register(app: typer.Typer) -> None:
@@ -50,16 +50,16 @@ def predict(
     """Write class probabilities and decisions for new images; ids are relative to a folder that is given alone."""
     from satl.cli.progress import loading
     from satl.images import is_store
-    from satl.training.cluster import predict_on
-    from satl.training.prediction import (
+    from satl.inference.cluster import predict_on
+    from satl.inference.parts import PredictionFolder, predict_here
+    from satl.inference.prediction import (
         find_images,
         image_ids,
         predict_files,
         predict_store,
         write_predictions,
     )
-    from satl.training.prediction_parts import PredictionFolder, predict_here
-    from satl.training.run_folder import RunFolder
+    from satl.runs.run_folder import RunFolder
 
     packed = len(images) == 1 and is_store(images[0])
     in_parts = not out.suffix
@@ -100,7 +100,7 @@ def predict(
 def _predict_parts(folder: PredictionFolder, share: Share, batch_size: int) -> None:
     """Make the parts that are missing, and say what could not be read."""
     from satl.cli.progress import loading
-    from satl.labels.prediction_files import BROKEN
+    from satl.scores.prediction_folder import BROKEN
     from satl.training.signals import stop_signals
 
     todo, total = folder.missing(), len(folder.ids)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
-    from satl.training.data import RunData
+    from satl.runs.data import RunData
 
 _SECONDS_BETWEEN_LOSSES = 2.0
 

@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
     ) -> None:
         """Render the embedded data set: drawn pictures with complete, true labels."""
-        from satl.demo.scenes import write_scenes
+        from satl.scenes import write_scenes
 
         table = write_scenes(
             out,

@@ -15,10 +15,10 @@ from satl.errors import ConfigError, TableError, nearest
 
 if TYPE_CHECKING:
     from satl.labels import LabelTable
-    from satl.methods.base import Parameters
+    from satl.methods.declaration import Parameters
+    from satl.scores.rule_scores import ScoreFile
     from satl.thresholds import ThresholdRule
     from satl.thresholds.application import ClassThreshold
-    from satl.thresholds.scores import ScoreFile
 
 
 def register(app: typer.Typer) -> None:
@@ -67,8 +67,8 @@ def thresholds(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Choose one threshold per class from scores and labels, and count what it accepts."""
-    from satl.labels.atomic import check_out
-    from satl.methods.base import RULES
+    from satl.files import check_out
+    from satl.methods.declaration import RULES
 
     if rule not in RULES:
         raise ConfigError(
@@ -107,8 +107,8 @@ def thresholds(
 def _parameters(rule: str, settings: list[str]) -> Parameters:
     from pydantic import ValidationError
 
-    from satl.methods.base import RULES
-    from satl.settings import plain_value
+    from satl.methods.declaration import RULES
+    from satl.runs.settings import plain_value
 
     part = RULES[rule]
     given: dict[str, Any] = {}
@@ -144,8 +144,8 @@ def _read(
     import numpy as np
 
     from satl.labels import LabelTable, open_table
-    from satl.labels.prediction_files import is_prediction_folder
-    from satl.thresholds.scores import ScoreFile, read_scores
+    from satl.scores.prediction_folder import is_prediction_folder
+    from satl.scores.rule_scores import ScoreFile, read_scores
 
     if scores.is_dir() and not is_prediction_folder(scores):
         for option, given in (("--labels", labels), ("--truth", truth), ("--encoding", encoding)):
@@ -154,7 +154,7 @@ def _read(
                     f"{option} {given}: {scores} is a run and has labels of its own; leave it out."
                 )
         from satl.cli.progress import loading
-        from satl.training.recogniser import seen_scores
+        from satl.inference.recogniser import seen_scores
 
         with loading("Reading images") as progress:
             table, values = seen_scores(scores, progress)
@@ -197,7 +197,7 @@ def _plain(row: ClassThreshold) -> dict[str, Any]:
 def _write(rows: list[ClassThreshold], rule: str, out: Path) -> None:
     import csv
 
-    from satl.labels.atomic import atomic_path
+    from satl.files import atomic_path
 
     with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

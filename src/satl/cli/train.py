@@ -52,10 +52,10 @@ def train(
         raise ConfigError("satl train: --recipe and --data DIR, the folder of its data set, go together.")
     from satl.cli.progress import RichDisplay, loading
     from satl.recipes import read_recipe
-    from satl.training.data import load_data
+    from satl.runs.data import load_data
+    from satl.runs.reading import override_config, read_config
+    from satl.runs.run_folder import RunFolder
     from satl.training.display import Silent
-    from satl.training.reading import override_config, read_config
-    from satl.training.run_folder import RunFolder
     from satl.training.trainer import Trainer
 
     if resume is not None:

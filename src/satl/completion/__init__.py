@@ -5,8 +5,14 @@ Pure NumPy and SciPy on arrays (N, C): scores on any scale, labels +1 present, -
 
 from __future__ import annotations
 
-from satl.completion.audit import AuditResult, AuditSample, Band, Share, draw_audit, estimate_audit
-from satl.completion.bounds import (
+from satl.completion.statistics.audit import AuditResult, AuditSample, Band, Share, draw_audit, estimate_audit
+from satl.completion.statistics.certificates import Certificate, Certification, Reason
+from satl.completion.statistics.certify import certify
+from satl.completion.statistics.label_errors import LabelErrors, find_label_errors
+from satl.completion.statistics.plan import LabelPlan, plan_labels
+from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift, precision_at_prevalence
+from satl.completion.statistics.threshold_counts import Evidence
+from satl.evaluation.bounds import (
     clopper_pearson_interval,
     clopper_pearson_lower,
     clopper_pearson_upper,
@@ -15,13 +21,7 @@ from satl.completion.bounds import (
     finite_population_upper,
     labels_needed,
 )
-from satl.completion.certificates import Certificate, Certification, Reason
-from satl.completion.certification import certify
-from satl.completion.evidence import Evidence
-from satl.completion.holdout import HeldOut, assign_folds, hold_out, hold_out_fraction
-from satl.completion.label_errors import LabelErrors, find_label_errors
-from satl.completion.plan import LabelPlan, plan_labels
-from satl.completion.shift import ShiftCheck, Verdict, check_shift, precision_at_prevalence
+from satl.labels.holdout import HeldOut, assign_folds, hold_out, hold_out_fraction
 
 __all__ = [
     "AuditResult",

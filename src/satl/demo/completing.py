@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from satl.completion.complete import Completion
-    from satl.training.data import RunData
+    from satl.completion.workflow.complete import Completion
+    from satl.runs.data import RunData
 
 COMPLETED = "completed"
 PICTURES = "pictures"
@@ -33,12 +33,12 @@ def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> 
     """
     from PIL import Image
 
-    from satl.completion.case import Case
-    from satl.completion.complete import complete
-    from satl.completion.judgement import Settings
-    from satl.demo.scenes import render_scene
+    from satl.completion.workflow.case import Case
+    from satl.completion.workflow.complete import complete
+    from satl.completion.workflow.judgement import Settings
+    from satl.inference.recogniser import Recogniser
     from satl.labels import TableFile
-    from satl.training.recogniser import Recogniser
+    from satl.scenes import render_scene
 
     trained, tested = data.rows("train")[:_IMAGES], data.rows("val")
     rows = np.concatenate([trained, tested])

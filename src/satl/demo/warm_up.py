@@ -19,14 +19,14 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from satl.demo.scenes import SCENE_CLASSES, render_object
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 from satl.models.backbone import Backbone
+from satl.runs.config import Section
+from satl.scenes import SCENE_CLASSES, render_object
 from satl.training.build import build_augment, build_transform
-from satl.training.config import Section
 
 if TYPE_CHECKING:
-    from satl.training.config import RunConfig
+    from satl.runs.config import RunConfig
 
 WEIGHTS = "backbone.safetensors"
 _CHECKED = 10

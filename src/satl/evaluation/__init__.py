@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from satl.evaluation.average_precision import average_precision, average_precision_pair
 from satl.evaluation.counts import CountMetrics, count_metrics, counts_of_decisions, decide
+from satl.evaluation.evaluate import ClassResult, Evaluation, evaluate_scores
 from satl.evaluation.paired import PairedTest, paired_test
 from satl.evaluation.pseudo import PseudoLabelQuality, pseudo_label_quality, pseudo_label_table
-from satl.evaluation.report import ClassResult, Evaluation, evaluate_scores
 
 __all__ = [
     "ClassResult",

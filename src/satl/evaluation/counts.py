@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import SatlError
-from satl.evaluation._check import BoolMatrix, as_labels, as_scores, mean_of_defined, ratio
+from satl.evaluation.inputs import BoolMatrix, as_labels, as_scores, mean_of_defined, ratio
 
 
 @dataclass(frozen=True)

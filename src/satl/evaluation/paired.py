@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import SatlError
-from satl.evaluation._check import finite_or_none
+from satl.evaluation.inputs import finite_or_none
 
 
 @dataclass(frozen=True)

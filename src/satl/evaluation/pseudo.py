@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import SatlError
-from satl.evaluation._check import as_labels, finite_or_none, mean_of_defined, ratio
+from satl.evaluation.inputs import as_labels, finite_or_none, mean_of_defined, ratio
 
 UNION = "union"
 

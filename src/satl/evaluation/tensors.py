@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import known_cells
+from satl.checks import known_cells
 from satl.errors import SatlError
 
 

@@ -2,5 +2,5 @@
 
 :mod:`satl.experiments.grid` says which cells there are, :mod:`satl.experiments.configs` gives each its run
 configuration, :mod:`satl.experiments.pool` runs them side by side, :mod:`satl.experiments.results` gathers what
-they measured, and :mod:`satl.experiments.report` puts it beside the numbers of the paper.
+they measured, and :mod:`satl.reports.experiment_page` puts it beside the numbers of the paper.
 """

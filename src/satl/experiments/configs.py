@@ -11,9 +11,9 @@ from satl.errors import ConfigError, nearest
 from satl.experiments.grid import Cell, Grid
 from satl.experiments.paper import paper
 from satl.methods import get_method
-from satl.settings import read_yaml
-from satl.training.config import RunConfig
-from satl.training.reading import apply_overrides, make_absolute, make_config, path_keys
+from satl.runs.config import RunConfig
+from satl.runs.reading import apply_overrides, make_absolute, make_config, path_keys
+from satl.runs.settings import read_yaml
 
 _METHOD = "{method}"
 _HARMLESS = (
@@ -162,7 +162,7 @@ def _shown(value: Any) -> str:
 def dataset_name(grid: Grid, config: RunConfig) -> str:
     """Return the name of the data set, as the grid says or as the data are called.
 
-    >>> from satl.demo.run import demo_config
+    >>> from satl.demo.demo import demo_config
     >>> from satl.experiments.grid import make_grid
     >>> plain = {"base": {}, "methods": ["sst"], "proportions": [0.1], "seeds": [0]}
     >>> dataset_name(make_grid(plain, "here"), demo_config("sst"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from satl.experiments.tables import DASH, MINUS, TIMES, Column, Entry, Row, Table
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from satl.errors import ConfigError, nearest
-from satl.settings import parse_setting, problem_words, read_yaml
+from satl.runs.settings import parse_setting, problem_words, read_yaml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 _AXES = {"method.name": "methods", "data.proportion": "proportions", "training.seed": "seeds"}

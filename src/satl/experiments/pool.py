@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from satl.errors import Stopped, in_shell
-from satl.experiments.cell import cell_facts
-from satl.experiments.folder import ExperimentFolder
+from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import Cell, Models
-from satl.training.config import RunConfig
+from satl.experiments.grid_run import cell_facts
+from satl.runs.config import RunConfig
 from satl.training.signals import stop_signals
 
 _POLL_SECONDS = 0.2

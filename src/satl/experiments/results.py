@@ -11,9 +11,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from satl.errors import RunError
-from satl.experiments.folder import ExperimentFolder
+from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import Cell, Grid
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 
 METRICS = ("mAP", "OF1", "CF1", "OP", "OR", "CP", "CR")
 PSEUDO = {

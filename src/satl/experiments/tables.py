@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from satl.drawing.style import method_style
 from satl.experiments.grid import Grid
 from satl.experiments.paper import Paper
 from satl.experiments.results import Estimate, Results
-from satl.reports.style import method_style
 
 DASH = "\u2013"
 MINUS = "\u2212"

@@ -61,7 +61,7 @@ def main() -> None:
     tasks: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     busy = threading.Event()
     threading.Thread(target=_listen, args=(tasks, busy), daemon=True).start()
-    from satl.experiments.cell import DataOnce
+    from satl.experiments.grid_run import DataOnce
 
     shared = DataOnce()
     while (task := tasks.get()) is not None:
@@ -83,8 +83,8 @@ def _listen(tasks: queue.SimpleQueue[dict[str, Any] | None], busy: threading.Eve
 def _attempt(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
     """Run one task and say how it ended."""
     from satl.errors import SatlError
-    from satl.experiments.cell import run_cell
-    from satl.training.reading import make_config
+    from satl.experiments.grid_run import run_cell
+    from satl.runs.reading import make_config
     from satl.training.trainer import Interrupted
 
     try:

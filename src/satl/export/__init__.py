@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from satl.export import coco, cvat, fiftyone, huggingface, label_studio, tables
+from satl.export import coco, cvat, fiftyone, huggingface, label_studio
+from satl.export import plain_tables as tables
+from satl.export.content import Source, read_source
 from satl.export.importing import ImportReport, import_file, read_export
 from satl.export.registry import TOOLS, Imported, ToolFormat, find_tool, register_tool
-from satl.export.source import Source, read_source
 from satl.export.suggestions import BANDS, Suggestions
 from satl.export.writing import export
 

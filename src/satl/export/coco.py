@@ -16,11 +16,11 @@ import numpy as np
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
+from satl.export.content import ImageRow, Source
+from satl.export.escaping import listed, mapping, number, quoted, write_json_lines, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, register_tool
 from satl.export.sizes import image_size
-from satl.export.source import ImageRow, Source
 from satl.export.suggestions import BANDS, Suggestions
-from satl.export.text import listed, mapping, number, quoted, write_json_lines, writing
 from satl.labels import PRESENT, read_table
 from satl.labels.io.json_stream import json_elements
 

@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
+from satl.export.content import ImageRow, Source
+from satl.export.escaping import attribute, listed, number, quoted, require_xml, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.export.sizes import image_size
-from satl.export.source import ImageRow, Source
 from satl.export.suggestions import BANDS
-from satl.export.text import attribute, listed, number, quoted, require_xml, writing
 from satl.labels import ABSENT, PRESENT
-from satl.labels.io.text import check_start
+from satl.labels.io.text_files import check_start
 
 LABELS = "labels"
 KNOWN = {PRESENT: "", ABSENT: "not "}

@@ -14,10 +14,10 @@ from typing import Any
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
+from satl.export.content import ImageRow, Source
+from satl.export.escaping import listed, mapping, number, quoted, without_extension, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
-from satl.export.source import ImageRow, Source
 from satl.export.suggestions import BANDS
-from satl.export.text import listed, mapping, number, quoted, without_extension, writing
 from satl.labels import ABSENT, PRESENT
 from satl.labels.io.json_stream import load_json
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import ConfigError, TableError, nearest
+from satl.export.escaping import without_extension
 from satl.export.registry import Imported, find_tool
-from satl.export.text import without_extension
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, open_table, write_table
 from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from satl.export.content import ImageRow, Source
+from satl.export.escaping import attribute, listed, number, quoted, require_xml, write_json_lines, writing
 from satl.export.label_studio_export import read_label_studio
 from satl.export.registry import MAIN, ToolFormat, register_tool
-from satl.export.source import ImageRow, Source
 from satl.export.suggestions import BANDS
-from satl.export.text import attribute, listed, number, quoted, require_xml, write_json_lines, writing
 from satl.labels import ABSENT, PRESENT
 
 LOCAL_FILES = "/data/local-files/?d="

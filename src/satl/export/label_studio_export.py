@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
+from satl.export.escaping import mapping
 from satl.export.registry import Imported
 from satl.export.suggestions import BANDS
-from satl.export.text import mapping
 from satl.labels import ABSENT, PRESENT
 from satl.labels.io.json_stream import json_elements
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from satl.errors import ConfigError, nearest
-from satl.export.source import Source
+from satl.export.content import Source
 from satl.export.suggestions import Suggestions
 from satl.labels import LabelTable
 

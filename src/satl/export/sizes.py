@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from satl.errors import ImageError
-from satl.export.source import Source
+from satl.export.content import Source
 
 
 def image_size(source: Source, row: int) -> tuple[int, int] | None:

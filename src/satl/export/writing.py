@@ -6,9 +6,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from satl.errors import TableError
+from satl.export.content import Source
 from satl.export.registry import MAIN, find_tool
-from satl.export.source import Source
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 
 
 def export(source: Source, format: str, out: str | Path, *, force: bool = False) -> tuple[Path, ...]:

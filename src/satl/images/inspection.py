@@ -7,9 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from satl.errors import ImageError
 from satl.images.decode import refusal
-from satl.images.source import FileFinder
-from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
-from satl.labels.image_files import (
+from satl.images.file_checks import (
     FileReport,
     Progress,
     Verdict,
@@ -18,6 +16,8 @@ from satl.labels.image_files import (
     inspect_files,
     missing_hint,
 )
+from satl.images.source import FileFinder
+from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
 from satl.labels.table import LabelTable
 
 

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from satl.errors import ImageError
+from satl.files import UnwritableError, atomic_path, check_out_folder
 from satl.images.source import ImageSource, available_cores
 from satl.images.store import (
     FORMAT,
@@ -41,7 +42,6 @@ from satl.images.store import (
     open_store,
     write_index,
 )
-from satl.labels.atomic import UnwritableError, atomic_path, check_out_folder
 
 JPEG_QUALITY = 95
 _BYTES_BETWEEN_COMMITS = 64 << 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 from satl.labels.datasets import DATASETS, read_dataset
 from satl.labels.encodings import ENCODINGS, Encoding
 from satl.labels.inspection import Inspection, inspect_table

@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from satl.labels.image_files import FileReport, Progress, inspect_files
 from satl.labels.io.registry import TableFile
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable, split_role
+
+if TYPE_CHECKING:
+    from satl.images.file_checks import FileReport, Progress
 
 MIN_POSITIVES = 10
 """Below this many known positives a class is thin: their 10 % quantile is then just the lowest score."""
@@ -135,8 +137,11 @@ def inspect_table(
     >>> report.positive_only, report.unlabelled, report.classes[1].problems[0]
     (True, ('b',), 'nothing known: the threshold stays at 1 and no pseudo-label is made')
     """
+    from satl.images.file_checks import inspect_files
+
     source = table if isinstance(table, TableFile) else None
     labels = table.table if isinstance(table, TableFile) else table
+    files = None if images_dir is None else (check or inspect_files)(labels, Path(images_dir), progress)
     splits = labels.splits
     counted = "train" if any(split_role(name) == "train" for name in splits) else None
     rows = np.zeros(labels.num_images, dtype=np.bool_)
@@ -170,7 +175,7 @@ def inspect_table(
         unlabelled=tuple(labels.images[i] for i in empty.tolist()),
         truth_known=None if truth is None else int((truth != UNKNOWN).sum()),
         truth_contradicted=None if contradicted is None else int(contradicted.sum()),
-        files=None if images_dir is None else (check or inspect_files)(labels, Path(images_dir), progress),
+        files=files,
     )
 
 

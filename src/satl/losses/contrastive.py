@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl._label_tensors import check_signed
-from satl.processes import gather_across, gather_with_gradient, world_size
+from satl.checks import check_signed
+from satl.distributed import gather_across, gather_with_gradient, world_size
 
 # Entries are sorted once for both sets: the set goes into the highest bits of a 32-bit key, its value below.
 _VALUES = 2**29

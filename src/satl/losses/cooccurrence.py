@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import check_signed
+from satl.checks import check_signed
 
 
 def cooccurrence_loss(pair_logits: Tensor, labels: Tensor) -> Tensor:

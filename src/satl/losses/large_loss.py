@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl._label_tensors import check_cells, known_cells
+from satl.checks import check_cells, known_cells
 
 LargeLossVariant = Literal["rejection", "temporary", "permanent"]
 

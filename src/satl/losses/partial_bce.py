@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl._label_tensors import check_cells, check_signed, known_cells
-from satl.processes import count_per_process
+from satl.checks import check_cells, check_signed, known_cells
+from satl.distributed import count_per_process
 
 PartialReduction = Literal["known", "sample"]
 

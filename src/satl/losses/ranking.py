@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from satl._label_tensors import as_thresholds, check_cells, known_cells
-from satl.processes import count_per_process, world_size
+from satl.checks import as_thresholds, check_cells, known_cells
+from satl.distributed import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]
 

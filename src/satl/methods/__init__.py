@@ -6,7 +6,7 @@ Packages that are installed beside satl can bring more: see :mod:`satl.methods.p
 from importlib import import_module
 from pkgutil import iter_modules
 
-from satl.methods.base import Method, Parameters
+from satl.methods.declaration import Method, Parameters
 from satl.methods.learner import Learner, StepResult
 from satl.methods.plugins import load_plugins
 from satl.methods.registration import METHODS, get_method, register_method

@@ -6,7 +6,7 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.losses import asymmetric_loss
-from satl.methods.base import TERMS, Method, Parameters
+from satl.methods.declaration import TERMS, Method, Parameters
 from satl.methods.parts import StepContext
 from satl.methods.registration import register_method
 

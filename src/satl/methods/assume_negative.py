@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from satl.losses import partial_bce
-from satl.methods.base import TERMS, Method
+from satl.methods.declaration import TERMS, Method
 from satl.methods.parts import StepContext
 from satl.methods.registration import register_method
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from satl.losses import partial_bce
-from satl.methods.base import TERMS, Method
+from satl.methods.declaration import TERMS, Method
 from satl.methods.parts import StepContext
 from satl.methods.registration import register_method
 from satl.thresholds.functional import negative_labels

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.losses import prototype_contrast
-from satl.methods.base import GENERATORS, RULES, TERMS, LeaveOneOutParameters, Method, Parameters
+from satl.methods.declaration import GENERATORS, RULES, TERMS, LeaveOneOutParameters, Method, Parameters
 from satl.methods.parts import Setting, StepContext
 from satl.methods.registration import register_method
 from satl.scoring import Generator, PrototypeGenerator

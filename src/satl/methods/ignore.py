@@ -1,6 +1,6 @@
 """The baseline next to every result: unknown cells are ignored."""
 
-from satl.methods.base import Method
+from satl.methods.declaration import Method
 from satl.methods.registration import register_method
 
 register_method(

@@ -10,7 +10,7 @@ import torch
 import torch._functorch.config as functorch
 from torch import Tensor, nn
 
-from satl.methods.base import GENERATORS, RULES, TERMS, Method, Parameters
+from satl.methods.declaration import GENERATORS, RULES, TERMS, Method, Parameters
 from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.models.functional import symmetric_pairs

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from satl.errors import ConfigError
-from satl.methods.base import NETWORKS, Method
+from satl.methods.declaration import NETWORKS, Method
 from satl.models.backbone import Backbone
+from satl.models.class_network import ClassNetwork
 from satl.models.functional import cooccurrence_graph
-from satl.models.semantic import ClassNetwork
 from satl.models.transfer import TransferNetwork
 
 if TYPE_CHECKING:
-    from satl.training.config import ModelConfig
+    from satl.runs.config import ModelConfig
 
 LabelArray = np.ndarray[Any, np.dtype[np.int8]]
 
@@ -67,7 +67,7 @@ class NetworkSetting:
             key, source = "word_vectors", str(model.word_vectors)
             vectors = load_word_vectors(model.word_vectors, self.classes, missing=model.missing_words)
         else:
-            from satl.models.text import embed_class_names
+            from satl.models.sentence_embeddings import embed_class_names
 
             key, source = "text_model", str(model.text_model)
             vectors = embed_class_names(source, self.classes)

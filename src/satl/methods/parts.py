@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from satl.losses import contrastive_loss, cooccurrence_loss, differential_ranking, partial_bce
-from satl.methods.base import (
+from satl.methods.declaration import (
     GENERATORS,
     RULES,
     TERMS,

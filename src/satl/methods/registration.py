@@ -8,7 +8,7 @@ from satl.errors import ConfigError, nearest
 
 # Importing them registers the parts that satl itself brings.
 from satl.methods import networks, parts, rules  # noqa: F401
-from satl.methods.base import GENERATORS, NETWORKS, RULES, TERMS, Method, Parameters
+from satl.methods.declaration import GENERATORS, NETWORKS, RULES, TERMS, Method, Parameters
 
 METHODS: dict[str, Method] = {}
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from satl.methods.base import RULES, HistogramParameters, Parameters, not_above
+from satl.methods.declaration import RULES, HistogramParameters, Parameters, not_above
 from satl.methods.parts import Setting
 from satl.thresholds import (
     FixedThreshold,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from satl.methods.base import GENERATORS, TEACHER_DECAY, TERMS, Method, Parameters
+from satl.methods.declaration import GENERATORS, TEACHER_DECAY, TERMS, Method, Parameters
 from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.methods.registration import register_method

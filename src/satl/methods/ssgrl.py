@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from satl.methods.base import NETWORKS, Method, Parameters
+from satl.methods.declaration import NETWORKS, Method, Parameters
 from satl.methods.networks import NetworkSetting
 from satl.methods.registration import register_method
 from satl.models.ssgrl import SSGRLNetwork

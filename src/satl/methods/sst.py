@@ -1,6 +1,6 @@
 """SST, and SST with the parts of SATL."""
 
-from satl.methods.base import Method
+from satl.methods.declaration import Method
 from satl.methods.registration import register_method
 
 _SATL = "SATL, arXiv 2507.23263."

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from satl.models.backbone import Backbone
+    from satl.models.class_network import ClassNetwork, NetworkOutput, SemanticNetwork
     from satl.models.decoupling import SemanticDecoupling
     from satl.models.embeddings import load_word_vectors
     from satl.models.functional import (
@@ -24,25 +25,24 @@ if TYPE_CHECKING:
     from satl.models.heads import ClassHead, ElementWiseLinear, FactorisedPairHead, PairHead
     from satl.models.kggr import KGGRNetwork, WeightPropagationHead
     from satl.models.ml_gcn import GraphConvolution, MLGCNNetwork
-    from satl.models.semantic import ClassNetwork, NetworkOutput, SemanticNetwork
     from satl.models.ssgrl import SSGRLNetwork
     from satl.models.transfer import TransferNetwork
 
 _HOME = {
     "Backbone": "backbone",
     "ClassHead": "heads",
-    "ClassNetwork": "semantic",
+    "ClassNetwork": "class_network",
     "ElementWiseLinear": "heads",
     "FactorisedPairHead": "heads",
     "GatedGraph": "graph",
     "GraphConvolution": "ml_gcn",
     "KGGRNetwork": "kggr",
     "MLGCNNetwork": "ml_gcn",
-    "NetworkOutput": "semantic",
+    "NetworkOutput": "class_network",
     "PairHead": "heads",
     "SSGRLNetwork": "ssgrl",
     "SemanticDecoupling": "decoupling",
-    "SemanticNetwork": "semantic",
+    "SemanticNetwork": "class_network",
     "TransferNetwork": "transfer",
     "WeightPropagationHead": "kggr",
     "convolution_graph": "graph",

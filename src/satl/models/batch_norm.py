@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from satl.distributed import process_rank, sum_across, world_size
 from satl.errors import ConfigError
-from satl.processes import process_rank, sum_across, world_size
 
 
 class SharedBatchNorm(_BatchNorm):

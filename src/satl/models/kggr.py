@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from satl.models.class_network import NetworkOutput, SemanticNetwork
 from satl.models.functional import no_autocast
 from satl.models.graph import GatedGraph
 from satl.models.heads import ElementWiseLinear
-from satl.models.semantic import NetworkOutput, SemanticNetwork
 
 
 class WeightPropagationHead(nn.Module):

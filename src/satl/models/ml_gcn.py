@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from satl.models.class_network import ClassNetwork, NetworkOutput
 from satl.models.functional import full_precision, no_autocast
-from satl.models.semantic import ClassNetwork, NetworkOutput
 
 
 class GraphConvolution(nn.Module):

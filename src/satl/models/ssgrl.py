@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from satl.models.class_network import NetworkOutput, SemanticNetwork
 from satl.models.graph import GatedGraph
 from satl.models.heads import ClassHead
-from satl.models.semantic import NetworkOutput, SemanticNetwork
 
 
 class SSGRLNetwork(SemanticNetwork):

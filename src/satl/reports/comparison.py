@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from satl.drawing.html import inline_svg, percent, picture_uri, render
+from satl.drawing.style import generator_title, method_style
 from satl.reports import distributions, figures
-from satl.reports.html import inline_svg, percent, picture_uri, render
-from satl.reports.pictures import Picture
 from satl.reports.record import (
     Comparison,
     Example,
@@ -21,7 +21,7 @@ from satl.reports.record import (
     kolmogorov_smirnov,
     scores_by_label,
 )
-from satl.reports.style import generator_title, method_style
+from satl.reports.training_images import Picture
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -53,6 +53,7 @@ def comparison_page(comparison: Comparison, picture: Picture, title: str = "satl
     drawer = _Drawer()
     easy, hard = easy_and_hard(comparison)
     return render(
+        "satl.reports",
         "comparison.html.j2",
         title=title,
         sentence=sentence(comparison),

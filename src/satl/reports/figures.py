@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.reports import style
-from satl.reports.axes import PANEL, epoch_axis, label_ends, new_figure, stage_line, value_range
-from satl.reports.style import method_style, styled
+from satl.drawing import style
+from satl.drawing.axes import PANEL, epoch_axis, label_ends, new_figure, stage_line, value_range
+from satl.drawing.style import method_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

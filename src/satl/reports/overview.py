@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.labels.atomic import atomic_path
-from satl.reports import distributions, figures, style
-from satl.reports.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
-from satl.reports.pictures import Picture
+from satl.drawing import style
+from satl.drawing.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
+from satl.drawing.style import method_style, styled
+from satl.files import atomic_path
+from satl.reports import distributions, figures
 from satl.reports.record import Comparison, Example, choose_examples, easy_and_hard, scores_by_label
-from satl.reports.style import method_style, styled
+from satl.reports.training_images import Picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from satl.drawing.sheet import check_formats, write_figure
+from satl.drawing.style import lacking_characters
 from satl.errors import SatlError
 from satl.reports.paper.averages import precision_by_proportion, training_time
 from satl.reports.paper.classes import rarest_classes, recall_by_class
@@ -17,9 +19,7 @@ from satl.reports.paper.losses import loss_curves
 from satl.reports.paper.scores import known_and_unknown, score_histograms
 from satl.reports.paper.sweeps import quantile_sweep, rate_sweep
 from satl.reports.paper.thresholds import thresholds_on_scores
-from satl.reports.sheet import check_formats, write_figure
 from satl.reports.study import Study, find_runs, find_studies
-from satl.reports.style import lacking_characters
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

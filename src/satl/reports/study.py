@@ -13,9 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from satl.drawing.style import method_rank
 from satl.errors import RunError, in_shell
-from satl.reports.collect import RECORD, RunRecord, collect_run, is_finished, read_plain_config, read_record
-from satl.reports.style import method_rank
+from satl.inference.run_record import (
+    RECORD,
+    RunRecord,
+    collect_run,
+    is_finished,
+    read_plain_config,
+    read_record,
+)
 
 PAPER_PROPORTION = 0.2
 """Where the paper shows single classes and images; the nearest proportion that was run is taken."""
@@ -85,7 +92,7 @@ class Run:
             SatlError: there is no record yet and none can be made.
         """
         if not (self.path / RECORD).is_file():
-            from satl.training.run_folder import RunFolder
+            from satl.runs.run_folder import RunFolder
 
             self.announce(f"Scoring the training images of {self.path} (once)")
             return collect_run(RunFolder.open(self.path))
@@ -278,7 +285,7 @@ def _described(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def _read_run(path: Path, described: Mapping[str, str], announce: Callable[[str], Any]) -> Run | None:
-    from satl.training.run_folder import RunFolder
+    from satl.runs.run_folder import RunFolder
 
     config, epochs = read_plain_config(path), RunFolder(path).read_metrics()
     if not is_finished(config, len(epochs)):

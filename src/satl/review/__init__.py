@@ -6,7 +6,7 @@ Reading and merging need nothing beyond the core; the page itself (:mod:`satl.re
 
 from __future__ import annotations
 
+from satl.review.database import ReviewStore
 from satl.review.merge import MergeReport, merge_review
-from satl.review.store import ReviewStore
 
 __all__ = ["MergeReport", "ReviewStore", "merge_review"]

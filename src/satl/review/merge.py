@@ -13,8 +13,8 @@ from satl.errors import RunError, TableError, in_shell
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, TableFile, open_table
 from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
 from satl.labels.table import Cells
+from satl.review.database import ReviewStore
 from satl.review.folder import CHANGES, REVIEW, read_changes, require_completed
-from satl.review.store import ReviewStore
 
 _WORDS = {PRESENT: "present", ABSENT: "absent"}
 Cell = tuple[str, str, int]
@@ -186,7 +186,7 @@ def _decisions(folder: Path, required: bool) -> tuple[list[Cell], list[Cell]]:
 
 
 def _accepted(folder: Path, looked_at: set[tuple[str, str]]) -> Iterable[Cell]:
-    from satl.completion.folder import CompletionFolder
+    from satl.completion.files.completed_folder import CompletionFolder
 
     CompletionFolder(folder).require_all_listed()
     for change in read_changes(folder / CHANGES):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from satl.errors import ConfigError, SatlError
-from satl.review.pictures import open_pictures
-from satl.review.store import ReviewStore
+from satl.review.database import ReviewStore
+from satl.review.served_images import open_pictures
 
 PORT = 8484
 """Tried first, so that a page which is open finds the server again after a restart."""

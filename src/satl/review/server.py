@@ -14,11 +14,11 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, Field
 
 from satl.errors import ImageError, in_shell
+from satl.review.database import Conflict, Outcome, ReviewStore, Wanted
 from satl.review.folder import BANDS
 from satl.review.gate import Gate
-from satl.review.pictures import Picture, PictureSource
 from satl.review.questions import STATES, Filter
-from satl.review.store import Conflict, Outcome, ReviewStore, Wanted
+from satl.review.served_images import Picture, PictureSource
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LARGEST_PAGE = 50

@@ -1,7 +1,7 @@
 """Pseudo-label generators: networks' outputs in, a score per cell out."""
 
-from satl.scoring.base import Evidence, Generator, Scores, Survey
 from satl.scoring.cross_image import CrossImageGenerator
+from satl.scoring.generator import Evidence, Generator, Scores, Survey
 from satl.scoring.intra_image import IntraImageGenerator
 from satl.scoring.probability import ProbabilityGenerator
 from satl.scoring.probe import ProbeOpinion, fit_probe, probe_logits

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl._label_tensors import check_signed
+from satl.checks import check_signed
 
 
 def intra_image_scores(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from satl.scoring.base import Evidence, Generator, Scores
 from satl.scoring.functional import intra_image_scores
+from satl.scoring.generator import Evidence, Generator, Scores
 
 
 class IntraImageGenerator(Generator):

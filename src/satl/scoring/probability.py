@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from satl.scoring.base import Evidence, Generator, Scores
+from satl.scoring.generator import Evidence, Generator, Scores
 
 
 class ProbabilityGenerator(Generator):

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl._label_tensors import check_signed, known_cells
+from satl.checks import check_signed, known_cells
 
 PENALTIES = (3e-5, 1e-4, 3e-4, 1e-3)
 FOLDS = 3

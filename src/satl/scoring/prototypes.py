@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.processes import gather_across
-from satl.scoring.base import Evidence, Generator, Scores, Survey
+from satl.distributed import gather_across
 from satl.scoring.functional import cross_image_scores, kmeans
+from satl.scoring.generator import Evidence, Generator, Scores, Survey
 
 
 class PrototypeGenerator(Generator):

@@ -1,6 +1,5 @@
 """Threshold rules: one threshold per class and generator."""
 
-from satl.thresholds.base import EvidenceThreshold, HistogramThreshold, ThresholdRule
 from satl.thresholds.fixed import FixedThreshold
 from satl.thresholds.flexible import FlexibleThreshold
 from satl.thresholds.large_loss import LargeLossThreshold
@@ -9,7 +8,8 @@ from satl.thresholds.linear import LinearDecayThreshold
 from satl.thresholds.metric import MetricThreshold
 from satl.thresholds.precise import PrecisionThreshold
 from satl.thresholds.proportion import ProportionThreshold
-from satl.thresholds.semantic import SemanticAwareThreshold
+from satl.thresholds.rule import EvidenceThreshold, HistogramThreshold, ThresholdRule
+from satl.thresholds.semantic_aware import SemanticAwareThreshold
 
 __all__ = [
     "EvidenceThreshold",

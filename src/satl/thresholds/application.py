@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from satl.thresholds.base import ThresholdRule
+from satl.thresholds.rule import ThresholdRule
 
 
 @dataclass(frozen=True)

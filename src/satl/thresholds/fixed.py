@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.thresholds.base import ThresholdRule
+from satl.thresholds.rule import ThresholdRule
 
 
 class FixedThreshold(ThresholdRule):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl._label_tensors import known_cells
-from satl.thresholds.base import EvidenceThreshold
+from satl.checks import known_cells
 from satl.thresholds.functional import flexible_thresholds
+from satl.thresholds.rule import EvidenceThreshold
 
 
 class FlexibleThreshold(EvidenceThreshold):

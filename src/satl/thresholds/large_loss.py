@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor
 
-from satl._label_tensors import known_cells
-from satl.processes import gather_across, own_part
-from satl.thresholds.base import HistogramThreshold
+from satl.checks import known_cells
+from satl.distributed import gather_across, own_part
 from satl.thresholds.functional import largest_cells, share_threshold
+from satl.thresholds.rule import HistogramThreshold
 
 _EMPTY = torch.iinfo(torch.int64).max
 

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl._label_tensors import as_thresholds, check_cells, known_cells
-from satl.processes import count_per_process
-from satl.thresholds.base import HistogramThreshold
+from satl.checks import as_thresholds, check_cells, known_cells
+from satl.distributed import count_per_process
+from satl.thresholds.rule import HistogramThreshold
 
 
 def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:

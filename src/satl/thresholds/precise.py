@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from satl.thresholds.base import HistogramThreshold
 from satl.thresholds.functional import precision_thresholds
+from satl.thresholds.rule import HistogramThreshold
 
 
 class PrecisionThreshold(HistogramThreshold):

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from satl.distributed import world_size
 from satl.errors import ConfigError
 from satl.images import EvalTransform, TrainAugment
 from satl.images.resample import by_bytes
 from satl.methods import Learner
-from satl.methods.base import NETWORKS
+from satl.methods.declaration import NETWORKS
 from satl.methods.networks import NetworkSetting
 from satl.models import Backbone
-from satl.processes import world_size
-from satl.training.config import ImagesConfig, RunConfig, TrainingConfig
-from satl.training.ema import MovingAverage
+from satl.runs.config import ImagesConfig, RunConfig, TrainingConfig
+from satl.training.averaging import MovingAverage
 from satl.training.optimisers import make_optimiser
 from satl.training.step import TrainingStep
 from satl.training.tally import EpochTally

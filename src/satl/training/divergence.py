@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from satl.distributed import sum_across
 from satl.errors import RunError
-from satl.processes import sum_across
 from satl.training.sharding import local
 
 

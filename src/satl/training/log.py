@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from satl.training.run_folder import RunFolder
+from satl.runs.run_folder import RunFolder
 
 logger = logging.getLogger("satl.training")
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from satl.training.config import TrainingConfig
+from satl.runs.config import TrainingConfig
 from satl.training.sharding import is_sharded, like
 
 

@@ -9,9 +9,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from satl.distributed import process_rank, world_size
 from satl.errors import RunError, in_shell
 from satl.methods import Learner
-from satl.processes import process_rank, world_size
+from satl.runs.run_folder import RunFolder
+from satl.training.averaging import MovingAverage
 from satl.training.checkpoints import (
     AVERAGE,
     LEARNER,
@@ -24,9 +26,7 @@ from satl.training.checkpoints import (
     save_module,
     save_state,
 )
-from satl.training.ema import MovingAverage
 from satl.training.optimisers import load_optimiser
-from satl.training.run_folder import RunFolder
 from satl.training.sharding import whole
 from satl.training.tally import EpochTally
 

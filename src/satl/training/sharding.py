@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from satl.processes import world_size
+from satl.distributed import world_size
 
 
 def shard_heads(network: nn.Module, device: torch.device) -> list[str]:

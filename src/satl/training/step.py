@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from satl.methods import Learner, StepResult
 from satl.scoring import Evidence
-from satl.training.ema import MovingAverage
+from satl.training.averaging import MovingAverage
 from satl.training.sharding import clip_gradients
 from satl.training.tally import EpochTally
 

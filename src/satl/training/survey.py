@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from satl.distributed import sum_across
 from satl.images import Batches, EvalTransform
 from satl.images.batches import epoch_order
-from satl.processes import sum_across
 from satl.scoring import Survey
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from satl.distributed import sum_across
 from satl.evaluation.pseudo import PseudoLabelQuality
 from satl.methods import StepResult
-from satl.processes import sum_across
 
 UNION = "union"
 

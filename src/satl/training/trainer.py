@@ -17,36 +17,36 @@ from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
 from torch import nn
 
+from satl.distributed import sum_across, world_size
 from satl.errors import ConfigError, Stopped, in_shell
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
 from satl.images.batches import told_of_workers
 from satl.images.resident import resident
 from satl.labels import LabelTable, write_table
-from satl.methods.base import TEACHER_DECAY
+from satl.methods.declaration import TEACHER_DECAY
 from satl.methods.mixing import draw_shares
 from satl.models.batch_norm import share_statistics
-from satl.processes import sum_across, world_size
+from satl.runs.config import RunConfig
+from satl.runs.data import RunData
+from satl.runs.environment import environment_facts
+from satl.runs.reading import save_config
+from satl.runs.run_folder import RunFolder
 from satl.scoring import probe_logits
-from satl.training.board import board, require_tensorboard
+from satl.training.averaging import MovingAverage
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
-from satl.training.config import RunConfig
-from satl.training.data import RunData
 from satl.training.display import Display, Silent
 from satl.training.divergence import require_finite
-from satl.training.ema import MovingAverage
-from satl.training.environment import environment_facts
-from satl.training.inference import class_probabilities, pooled_features
+from satl.training.forward import class_probabilities, pooled_features
 from satl.training.log import log_file, log_line, logger
 from satl.training.optimisers import make_schedule
-from satl.training.reading import save_config
-from satl.training.run_folder import RunFolder
 from satl.training.saving import Saver
 from satl.training.sharding import leave_to_shards, shard_heads
 from satl.training.signals import stop_signals
 from satl.training.step import StepInputs
 from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
+from satl.training.tensorboard import board, require_tensorboard
 
 _STEPS_BETWEEN_QUESTIONS = 10
 _NO_BEST = {"epoch": -1, "mAP": -1.0}

@@ -10,7 +10,7 @@ import numpy as np
 
 from satl.errors import TableError, nearest
 from satl.labels.datasets.registry import Option
-from satl.labels.io.text import read_lines
+from satl.labels.io.text_files import read_lines
 from satl.labels.table import Cells, LabelTable
 
 

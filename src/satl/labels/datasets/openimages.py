@@ -15,7 +15,7 @@ from satl.labels.datasets.layout import joined, require_file, splits_option
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
 from satl.labels.encodings import VALUES, value_code
 from satl.labels.io.long import OPENIMAGES_HEADER, read_rows, to_cells
-from satl.labels.io.text import BOM, check_text
+from satl.labels.io.text_files import BOM, check_text
 from satl.labels.io.wide_csv import csv_header
 from satl.labels.table import ABSENT, PRESENT, Cells, LabelTable
 

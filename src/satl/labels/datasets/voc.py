@@ -12,7 +12,7 @@ import numpy as np
 from satl.errors import TableError, nearest
 from satl.labels.datasets.layout import joined, read_list, relative, require_file, splits_option, within
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
-from satl.labels.io.text import read_lines
+from satl.labels.io.text_files import read_lines
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, Cells, LabelTable
 
 CLASSES = (

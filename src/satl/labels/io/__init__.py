@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from satl.errors import EncodingError, TableError, nearest
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 from satl.labels.encodings import find_encoding
 from satl.labels.io import coco, jsonl, long, npz, parquet, positives, wide_csv
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.labels.atomic import atomic_path
+from satl.files import atomic_path
 
 VARIABLE = "SATL_CACHE"
 """Environment variable that names the folder, or says ``off``."""

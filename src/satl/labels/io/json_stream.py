@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from satl.errors import TableError
-from satl.labels.io.text import check_start
+from satl.labels.io.text_files import check_start
 
 _PIECE = 1 << 20
 _NEAR_END = 8

@@ -13,7 +13,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.labels.encodings import Encoding, default_encoding, require_writable
 from satl.labels.io.registry import Format, TableFile, register_format
-from satl.labels.io.text import BOM, check_text
+from satl.labels.io.text_files import BOM, check_text
 from satl.labels.io.wide import (
     IMAGE_COLUMN,
     SPLIT_COLUMN,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.reports import style
+from satl.drawing import style
+from satl.drawing.sheet import bar_look, finish, line_handle, new_sheet, patch_handle
+from satl.drawing.style import method_style, styled
 from satl.reports.paper.common import (
     FRAMEWORKS,
     TRUTH,
@@ -18,9 +20,7 @@ from satl.reports.paper.common import (
     whole_pair,
     with_generators,
 )
-from satl.reports.sheet import bar_look, finish, line_handle, new_sheet, patch_handle
 from satl.reports.study import Study, mean_and_sd
-from satl.reports.style import method_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

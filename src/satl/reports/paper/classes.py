@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from satl.drawing import style
+from satl.drawing.sheet import WIDTH, dot_handle, finish, fitted, new_sheet, patch_handle
+from satl.drawing.style import method_style, styled
 from satl.evaluation.pseudo import UNION
-from satl.reports import style
 from satl.reports.paper.common import TRUTH, Missing, known, pair, seeds, union_note
-from satl.reports.sheet import WIDTH, dot_handle, finish, fitted, new_sheet, patch_handle
 from satl.reports.study import Run, Study, mean_and_sd
-from satl.reports.style import method_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from satl.drawing.style import generator_title
 from satl.errors import SatlError
-from satl.reports.collect import RunRecord, compare
+from satl.inference.run_record import RunRecord, compare
 from satl.reports.record import easy_and_hard
 from satl.reports.study import Run, Study
-from satl.reports.style import generator_title
 
 FRAMEWORKS = ("sst", "hst")
 """The frameworks that SATL is added to, in the order of the paper's tables."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from satl.reports import style
-from satl.reports.board import Board
-from satl.reports.sheet import finish, new_sheet, patch_handle
-from satl.reports.style import styled
+from satl.drawing import style
+from satl.drawing.diagram_board import Board
+from satl.drawing.sheet import finish, new_sheet, patch_handle
+from satl.drawing.style import styled
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from satl.drawing import style
+from satl.drawing.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
+from satl.drawing.sheet import WIDTH, finish, new_sheet
+from satl.drawing.style import method_style, styled
 from satl.errors import SatlError
-from satl.reports import style
-from satl.reports.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
-from satl.reports.collect import compare
+from satl.inference.run_record import compare
 from satl.reports.paper.common import Missing, known, pair, union_note
-from satl.reports.pictures import run_pictures
 from satl.reports.record import Comparison, Example, choose_examples
-from satl.reports.sheet import WIDTH, finish, new_sheet
 from satl.reports.study import Study
-from satl.reports.style import method_style, styled
+from satl.reports.training_images import run_pictures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

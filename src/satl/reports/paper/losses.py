@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.reports.axes import epoch_axis, stage_line
+from satl.drawing.axes import epoch_axis, stage_line
+from satl.drawing.sheet import WIDTH, finish, line_handle, new_sheet
+from satl.drawing.style import method_style, styled
 from satl.reports.paper.common import Missing, percent, seeds, whole_pair
-from satl.reports.sheet import WIDTH, finish, line_handle, new_sheet
 from satl.reports.study import Study
-from satl.reports.style import method_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.reports import style
-from satl.reports.collect import RunRecord
+from satl.drawing import style
+from satl.drawing.sheet import (
+    absent_handle,
+    finish,
+    fitted,
+    new_sheet,
+    panel_title,
+    patch_handle,
+    present_handle,
+)
+from satl.drawing.style import generator_title, method_style, styled
+from satl.inference.run_record import RunRecord
 from satl.reports.distributions import (
     bin_edges,
     draw_score_distributions,
@@ -17,17 +27,7 @@ from satl.reports.distributions import (
 )
 from satl.reports.paper.common import TRUTH, Missing, known, shown_classes, subject
 from satl.reports.record import FloatArray, kolmogorov_smirnov, scores_by_label
-from satl.reports.sheet import (
-    absent_handle,
-    finish,
-    fitted,
-    new_sheet,
-    panel_title,
-    patch_handle,
-    present_handle,
-)
 from satl.reports.study import Study
-from satl.reports.style import generator_title, method_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.reports import style
+from satl.drawing import style
+from satl.drawing.sheet import finish, new_sheet
+from satl.drawing.style import method_style, proportion_style, styled
 from satl.reports.paper.common import TRUTH, Missing, percent, seeds, union_note
-from satl.reports.sheet import finish, new_sheet
 from satl.reports.study import Run, Study, mean_and_sd
-from satl.reports.style import method_style, proportion_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -86,7 +86,7 @@ def _value(run: Run, key: str) -> float:
     """Return the setting of a run; a rate that was left to the known proportion is what it came to."""
     value = json.loads(run.settings[key])
     if value is None:
-        from satl.methods.base import default_rate
+        from satl.methods.declaration import default_rate
 
         return round(default_rate(run.proportion), 3)
     return float(value)

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.reports import style
-from satl.reports.collect import RunRecord
-from satl.reports.distributions import bin_edges, clean, no_negative_ticks, share_limits, shares
-from satl.reports.paper.common import FRAMEWORKS, TRUTH, Missing, known, shown_classes, with_generators
-from satl.reports.record import scores_by_label
-from satl.reports.sheet import (
+from satl.drawing import style
+from satl.drawing.sheet import (
     absent_handle,
     finish,
     line_handle,
@@ -20,8 +16,12 @@ from satl.reports.sheet import (
     patch_handle,
     present_handle,
 )
+from satl.drawing.style import generator_title, method_style, styled
+from satl.inference.run_record import RunRecord
+from satl.reports.distributions import bin_edges, clean, no_negative_ticks, share_limits, shares
+from satl.reports.paper.common import FRAMEWORKS, TRUTH, Missing, known, shown_classes, with_generators
+from satl.reports.record import scores_by_label
 from satl.reports.study import Study
-from satl.reports.style import generator_title, method_style, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

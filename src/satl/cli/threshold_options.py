@@ -1,0 +1,64 @@
+"""The options ``--threshold`` and ``--thresholds``: from which probability on a class is present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from satl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from satl.inference.decision_thresholds import DecisionThresholds
+
+_SHOWN = 5
+
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        min=0,
+        max=1,
+        help="Probability from which a class is present.",
+        show_default="0.5 for every class",
+    ),
+]
+ThresholdsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--thresholds",
+        help="One threshold per class instead: the .csv of `satl thresholds` or `satl complete`, or class,threshold.",
+    ),
+]
+
+
+def chosen(
+    threshold: float | None, thresholds: Path | None
+) -> Callable[[tuple[str, ...]], DecisionThresholds]:
+    """Return how to find the thresholds of a run's classes."""
+    from satl.inference.decision_thresholds import read_thresholds, same_threshold
+
+    if threshold is not None and thresholds is not None:
+        raise ConfigError(f"--threshold {threshold:g} and --thresholds {thresholds}: give one of the two.")
+
+    def choose(classes: tuple[str, ...]) -> DecisionThresholds:
+        if thresholds is not None:
+            return read_thresholds(thresholds, classes)
+        return same_threshold(0.5 if threshold is None else threshold, len(classes))
+
+    return choose
+
+
+def tell_of_the_silent(thresholds: DecisionThresholds, classes: tuple[str, ...]) -> None:
+    """Say which classes have no threshold."""
+    never = [name for name, off in zip(classes, thresholds.never, strict=True) if off]
+    if never:
+        shown = ", ".join(never[:_SHOWN]) + (
+            f" and {len(never) - _SHOWN} more" if len(never) > _SHOWN else ""
+        )
+        verbs = ("has", "is") if len(never) == 1 else ("have", "are")
+        typer.echo(
+            f"{len(never)} of {len(classes)} classes {verbs[0]} no threshold and {verbs[1]} never present: {shown}"
+        )

@@ -1,0 +1,36 @@
+"""How the command line words what the library says: arguments as options, tasks as commands."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from satl.errors import Argument, Task
+
+_OPTIONS = {"ignore_columns": "--ignore-column", "settings": "--set"}
+"""Options that are not called like the argument they set."""
+
+
+def shell_words(part: Argument | Task) -> str:
+    """Return an argument as an option, a task as a command that can be copied.
+
+    >>> shell_words(Argument("force", True)), shell_words(Argument("ignore_columns", "notes"))
+    ('--force', '--ignore-column notes')
+    >>> shell_words(Task("complete", "my runs/first", list_all=True))
+    "`satl complete 'my runs/first' --list-all`"
+    """
+    if isinstance(part, Argument):
+        return " ".join(_option(part.name, part.value))
+    words = ["satl", part.name, *(shlex.quote(target) for target in part.targets)]
+    for name, value in part.options.items():
+        words += _option(name, value)
+    return f"`{' '.join(words)}`"
+
+
+def _option(name: str, value: Any) -> list[str]:
+    option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
+    if value is None or value is True:
+        return [option]
+    text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return [option, shlex.quote(text)]

@@ -1,0 +1,1 @@
+"""What a completion reads and writes: the completed folder, hand labels, the report."""

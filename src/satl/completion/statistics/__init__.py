@@ -1,0 +1,1 @@
+"""The statistics of a completion, pure: bounds, certificates, shift, label errors, audit, plan."""

@@ -1,0 +1,182 @@
+"""Per-class thresholds with a promise, as data: what was promised, on which evidence, or why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from satl.completion.statistics.inputs import LabelMatrix, as_cells, class_names
+from satl.completion.statistics.labels_needed import Wanted
+from satl.completion.statistics.threshold_counts import Evidence
+from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
+from satl.evaluation.inputs import finite_or_none
+
+# Rows of a large table that are decided at a time.
+_ROWS = 65_536
+
+
+class Reason(IntEnum):
+    """Why a class has a threshold in one direction, or none.
+
+    TOO_FEW: what there is looks precise enough, but there is too little of it (or hardly anything at all);
+    TOO_LOW: what there is does not look precise enough.
+    """
+
+    CERTIFIED = 0
+    NOTHING_UNKNOWN = 1
+    NONE_OF_VALUE = 2
+    NONE_OF_OTHER = 3
+    TOO_FEW_OF_OTHER = 4
+    PREVALENCE_OPEN = 5
+    TOO_FEW = 6
+    TOO_LOW = 7
+    LETS_TOO_MUCH_THROUGH = 8
+    OVERLAP = 9
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The thresholds of one direction and what they rest on; arrays (C,).
+
+    Attributes:
+        value: +1: a score of at least the threshold is accepted as present; -1: a score of at most the threshold
+            is accepted as absent.
+        threshold: NaN where there is none.
+        reason: a :class:`Reason` each.
+        target: precision that was tested on the tested cells: the promised one, or the one that amounts to it
+            at the prevalence of the unknown cells.
+        level: error probability of the test.
+        cells, errors: tested cells at least as strict as the threshold, and the wrong ones among them. Without
+            a threshold they belong to the grid point with the strongest evidence.
+        accepted: unknown cells that the threshold accepts.
+        tested: tested cells of the class, whatever their score.
+        found: share of the tested cells of this value that the threshold accepts; NaN where there is none.
+        leaked: share of the tested cells of the other value that it accepts.
+        wanted: how many more labels are expected to bring a certificate, and where.
+    """
+
+    value: int
+    threshold: FloatArray
+    reason: IntArray
+    target: FloatArray
+    level: FloatArray
+    cells: IntArray
+    errors: IntArray
+    accepted: IntArray
+    tested: IntArray
+    found: FloatArray
+    leaked: FloatArray
+    wanted: Wanted
+
+    @property
+    def certified(self) -> BoolArray:
+        """(C,) whether there is a threshold."""
+        return np.asarray(self.reason == Reason.CERTIFIED)
+
+    @property
+    def precision(self) -> FloatArray:
+        """(C,) share of the cells counted that are right; an estimate, NaN without cells."""
+        result = np.full(self.cells.shape, np.nan)
+        np.divide(self.cells - self.errors, self.cells, out=result, where=self.cells > 0)
+        return result
+
+    @property
+    def lower_bound(self) -> FloatArray:
+        """(C,) Clopper-Pearson bound at this one threshold, as if it had not been chosen among several.
+
+        It describes the evidence. What is promised is the target, not this number.
+        """
+        return clopper_pearson_lower(self.cells - self.errors, self.cells, 1 - self.level)
+
+    def explain(self, names: Any = None) -> list[str]:
+        """One sentence per class: the threshold and its evidence, or why there is none and what would help."""
+        from satl.completion.statistics.wording import explain_certificate
+
+        return explain_certificate(self, class_names(names, len(self.reason)))
+
+
+@dataclass(frozen=True)
+class Certification:
+    """What :func:`certify` returns.
+
+    Attributes:
+        present, absent: thresholds of the two directions.
+        present_evidence, absent_evidence: the counts at all grid points.
+        precision, confidence, guard, family, transfer: as asked for.
+    """
+
+    present: Certificate
+    absent: Certificate
+    present_evidence: Evidence
+    absent_evidence: Evidence
+    precision: float
+    confidence: float
+    guard: float
+    family: str
+    transfer: str
+
+    def decide(self, scores: npt.ArrayLike, labels: npt.ArrayLike) -> LabelMatrix:
+        """Return the accepted value of every unknown cell, int8 (N, C): +1, -1, or 0 where nothing is promised.
+
+        Known cells are 0 as well: nothing is decided about them.
+        """
+        array, known, _ = as_cells(scores, labels, None)
+        decision = np.zeros(array.shape, dtype=np.int8)
+        for first in range(0, len(array), _ROWS):
+            rows = slice(first, first + _ROWS)
+            unknown = known[rows] == 0
+            # Comparisons with NaN (no threshold, no score) are false, so nothing is accepted there.
+            decision[rows] += (array[rows] >= self.present.threshold) & unknown
+            decision[rows] -= (array[rows] <= self.absent.threshold) & unknown
+        return decision
+
+    def as_dict(self, names: Any = None) -> dict[str, Any]:
+        """Settings and one record per class and direction; JSON-safe (undefined is None)."""
+        classes = class_names(names, len(self.present.reason))
+        present, absent = (self._records(side, classes) for side in (self.present, self.absent))
+        return {
+            "precision": self.precision,
+            "confidence": self.confidence,
+            "guard": self.guard,
+            "family": self.family,
+            "transfer": self.transfer,
+            "classes": [
+                {"name": name, "present": one, "absent": other}
+                for name, one, other in zip(classes, present, absent, strict=True)
+            ],
+        }
+
+    def _records(self, certificate: Certificate, names: tuple[str, ...]) -> list[dict[str, Any]]:
+        certified, wanted = certificate.certified, certificate.wanted
+        columns = {
+            "threshold": certificate.threshold,
+            "promised": np.where(certified, self.precision, np.nan),
+            "target": certificate.target,
+            "precision": certificate.precision,
+            "lower_bound": certificate.lower_bound,
+            "cells": certificate.cells,
+            "errors": certificate.errors,
+            "accepted": certificate.accepted,
+            "found": certificate.found,
+            "leaked": certificate.leaked,
+            "tested": certificate.tested,
+            "more_labels": np.where(certified, np.nan, wanted.at_random),
+            "more_labels_in_zone": np.where(certified, np.nan, wanted.in_zone),
+            "zone": np.where(certified, np.nan, wanted.zone),
+        }
+        sentences = certificate.explain(names)
+        return [
+            {
+                "reason": Reason(int(certificate.reason[row])).name.lower(),
+                **{
+                    key: int(column[row]) if column.dtype.kind == "i" else finite_or_none(column[row])
+                    for key, column in columns.items()
+                },
+                "explanation": sentences[row],
+            }
+            for row in range(len(names))
+        ]

@@ -1,0 +1,1 @@
+"""From a table and scores to a completed folder."""

@@ -1,0 +1,224 @@
+"""Fill a table: every unknown cell is accepted as present or absent, proposed for review, or left unknown."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from satl.completion.files.changes import HEADER, ChangeFormat
+from satl.completion.files.completed_folder import CompletionFolder, check_free, new_folder
+from satl.completion.files.report_content import build_report, threshold_rows
+from satl.completion.statistics.inputs import LabelMatrix
+from satl.completion.workflow.case import Case
+from satl.completion.workflow.class_changes import ClassCounts, TableChanges
+from satl.completion.workflow.judgement import Settings, judge
+from satl.errors import RunError, TableError
+from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, write_table
+from satl.labels.io import FORMATS
+from satl.labels.io.arrays import write_arrays, write_label_arrays
+
+_CELLS_AT_ONCE = 500_000
+_THRESHOLDS = (
+    *("class", "direction", "threshold", "target", "confidence", "precision_lower_bound"),
+    *("held_out", "errors", "accepted", "reason", "more_labels"),
+)
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What a completion did, counted in cells.
+
+    Attributes:
+        folder: what was written.
+        present, absent: accepted.
+        review: proposed to a person, label errors not counted.
+        errors: known cells that the model contradicts.
+        left: unknown cells that stay as they are, those without a score included.
+        report: the content of ``report.json``.
+    """
+
+    folder: CompletionFolder
+    present: int
+    absent: int
+    review: int
+    errors: int
+    left: int
+    report: dict[str, Any]
+
+
+def complete(
+    case: Case,
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    list_all: bool = False,
+    force: bool = False,
+) -> Completion:
+    """Complete a table and write the folder ``out``; see :mod:`satl.completion.files.completed_folder` for its files.
+
+    Known cells never change. An unknown cell is *accepted* beyond a certified threshold; it is proposed for
+    *review*, as present, if it is not accepted and scores at least the model's best guess
+    (:func:`satl.completion.workflow.judgement.best_guesses`) or a certified threshold that is withheld; it is *left*
+    unknown otherwise. Known cells that the model contradicts out of sample are proposed for review as well.
+
+    Args:
+        case: the table and the scores.
+        out: folder to write; nothing of it appears before all of it does.
+        settings: what is promised.
+        list_all: list every cell in ``changes.csv``. Without it the cells that are left are not listed, nor those
+            accepted as absent if there are more than ten million of them; the completed table has them all.
+        force: replace an earlier completion in ``out``; decisions of a review are kept.
+
+    Raises:
+        TableError: nothing is known, or nothing is known to be absent and ``settings.review_only`` is not set.
+        RunError: ``out`` cannot be written, or nothing is out of sample and ``settings.review_only`` is not set.
+    """
+    settings = settings or Settings()
+    check_free(out, force)
+    _check_case(case, settings)
+    # One class after the other is looked at from here on, so each lies in one piece of memory.
+    scores, basis = np.asfortranarray(case.scores), np.asfortranarray(case.basis)
+    judgement = judge(scores, basis, case.tested, settings, case.planned, case.zones)
+    labels = basis if case.basis is case.table.cells else np.asfortranarray(case.table.cells)
+    changes = TableChanges(scores, labels, judgement, settings.precision, list_all, case.confirmed)
+    with new_folder(out, force) as temporary:
+        folder = CompletionFolder(temporary)
+        completed = labels.copy(order="F")
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            given = beside.submit(_write_given, case, folder)
+            found = _write_changes(folder.changes, case.table, changes, completed)
+            given.result()
+        write_alike(case.file, completed, temporary)
+        report = build_report(case, settings, judgement, found, changes)
+        if not (completed == 0).any() and case.file.encoding not in (None, "words"):
+            report["notes"].append(
+                f"Nothing is unknown any more, so that the completed table may be read in several ways: pass "
+                f"--encoding {case.file.encoding} with it."
+            )
+        _write_rows(folder.thresholds, _THRESHOLDS, threshold_rows(case.table.classes, report, settings))
+        folder.report.write_text(_readable(report), encoding="utf-8")
+        from satl.completion.files.report_page import render_report
+
+        folder.page.write_text(render_report(report, Path(out)), encoding="utf-8")
+    counts = report["counts"]
+    return Completion(
+        folder=CompletionFolder(out),
+        present=counts["present"],
+        absent=counts["absent"],
+        review=counts["review"],
+        errors=counts["label_errors"],
+        left=counts["left"],
+        report=report,
+    )
+
+
+def _check_case(case: Case, settings: Settings) -> None:
+    """Refuse what cannot give a certificate for any class, unless proposals are all that is wanted."""
+    tested = case.basis if case.tested is None else np.where(case.tested, case.basis, np.int8(0))
+    place = case.source["labels"]
+    if not case.basis.any():
+        raise TableError(f"{place} knows no cell, so nothing can be tested: label some cells first.")
+    if settings.review_only:
+        return
+    remedy = "or pass --review-only to get proposals for a person and no promise"
+    if not tested.any():
+        raise RunError(
+            f"{place}: no known cell is out of sample, so nothing can be certified: train with "
+            f"--set data.holdout=true, {remedy}."
+        )
+    if not (tested == ABSENT).any():
+        raise TableError(
+            f"{place}: no tested cell is known to be absent (positive-only labels), so nothing could contradict the "
+            f"model and no precision can be certified: mark some cells as absent, {remedy}."
+        )
+
+
+def _write_changes(
+    path: Path, table: LabelTable, changes: TableChanges, completed: LabelMatrix
+) -> list[ClassCounts]:
+    """Write ``changes.csv`` and fill ``completed`` (N, C) in place; return what happened to every class."""
+    formatted = ChangeFormat(table.images)
+
+    def some(columns: range) -> tuple[list[ClassCounts], list[bytes]]:
+        counts: list[ClassCounts] = []
+        text: list[bytes] = []
+        for column in columns:
+            found = changes.of_class(column)
+            completed[found.present, column] = PRESENT
+            completed[found.absent, column] = ABSENT
+            counts.append(ClassCounts.of(found))
+            for group in changes.groups(column, table.classes[column], found):
+                text.extend(formatted.blocks(group))
+        return counts, text
+
+    # Two parts are prepared while one is written: quick, and little is held in memory.
+    size = max(1, _CELLS_AT_ONCE // table.num_images)
+    parts = [
+        range(first, min(first + size, table.num_classes)) for first in range(0, table.num_classes, size)
+    ]
+    kept: list[ClassCounts] = []
+    with path.open("wb") as stream, ThreadPoolExecutor(max_workers=2) as pool:
+        stream.write(HEADER)
+        ahead = deque(pool.submit(some, part) for part in parts[:2])
+        for place in range(len(parts)):
+            counts, text = ahead.popleft().result()
+            ahead.extend(pool.submit(some, part) for part in parts[place + 2 : place + 3])
+            stream.writelines(text)
+            kept.extend(counts)
+    return kept
+
+
+def _write_given(case: Case, folder: CompletionFolder) -> None:
+    """Write what the completion started from."""
+    table = case.table
+    write_label_arrays(folder.labels, table, table.cells)
+    random = case.basis != 0 if case.tested is None else case.tested
+    if case.planned is not None:
+        random = random & (case.planned == 0)
+    if case.tested is not None or case.planned is not None or case.basis is not table.cells:
+        write_label_arrays(folder.evidence, table, np.where(random, case.basis, np.int8(0)))
+    if case.keep_scores:
+        arrays = {
+            "scores": np.ascontiguousarray(case.scores),
+            "images": np.array(table.images, dtype=np.str_),
+            "names": np.array(table.classes, dtype=np.str_),
+        }
+        if case.tested is not None:
+            arrays["held_out"] = np.ascontiguousarray(case.tested)
+        write_arrays(folder.scores, arrays)
+
+
+def write_alike(file: TableFile, cells: LabelMatrix, folder: Path) -> Path:
+    """Write ``completed.*``: the table of ``file`` with other cells (N, C), in its format and encoding."""
+    format = FORMATS[file.format]
+    extension = file.path.suffix.lower()
+    target = folder / f"completed{extension if extension in format.extensions else format.extensions[0]}"
+    if format.name == "npz":
+        # A foreign file may be read in an encoding in which none is written; ours states how it is to be read.
+        write_label_arrays(target, file.table, cells, "csl" if file.encoding == "csl" else "signed")
+        return target
+    encoding = file.encoding if format.encoded else None
+    return write_table(file.table.with_cells(cells), target, encoding, format=format.name)[0]
+
+
+def _readable(report: dict[str, Any]) -> str:
+    """The report as JSON, one class a line: Python indents slowly, and a class is long."""
+    rest = {key: value for key, value in report.items() if key != "classes"}
+    head = json.dumps(rest, ensure_ascii=False, allow_nan=False, indent=1).removesuffix("\n}")
+    lines = (json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in report["classes"])
+    return f'{head},\n "classes": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _write_rows(path: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

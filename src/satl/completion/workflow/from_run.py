@@ -1,0 +1,204 @@
+"""A trained run completes its own table; the only part of this room that needs the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
+from satl.completion.workflow.case import Case, aligned_cells, with_plan
+from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.judgement import Settings
+from satl.errors import RunError, TableError
+from satl.labels import LabelTable, TableFile, open_table, read_table
+from satl.labels.holdout import HeldOut
+from satl.scores.score_target import FloatMatrix
+
+if TYPE_CHECKING:
+    from satl.runs.config import RunConfig
+    from satl.runs.data import RunData
+    from satl.runs.run_folder import RunFolder
+
+Progress = Callable[[int, int], Any]
+
+
+def complete_run(
+    run: str | Path,
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    labels: str | Path | None = None,
+    images: str | Path | None = None,
+    checkpoint: str = "best",
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Completion:
+    """Complete the table of a run; see :func:`case_from_run` and :func:`satl.completion.workflow.complete.complete`."""
+    settings = settings or Settings()
+    case = case_from_run(
+        run,
+        labels,
+        images=images,
+        checkpoint=checkpoint,
+        review_only=settings.review_only,
+        progress=progress,
+    )
+    return complete(case, out, settings, force=force)
+
+
+def case_from_run(
+    run: str | Path,
+    labels: str | Path | None = None,
+    *,
+    encoding: str | None = None,
+    ignore_columns: Sequence[str] = (),
+    checkpoint: str = "best",
+    plan: str | Path | None = None,
+    images: str | Path | None = None,
+    review_only: bool = False,
+    progress: Progress | None = None,
+) -> Case:
+    """Score every image of a run's table with its model; certificates rest on the cells held out of training.
+
+    They rest on the labels as the run knew them, whatever has been filled in since, so a table may be completed
+    again after a review without counting what was picked by its score.
+
+    Args:
+        run: folder of a run, trained with ``data.holdout``.
+        labels: the table to complete; None: that of the run.
+        encoding: of ``labels``.
+        ignore_columns: columns of ``labels`` that are no classes; if none are named, those of the run.
+        checkpoint: "best" or "last".
+        plan: a file of ``satl plan`` with answers.
+        images: folder of the images for the review; None: that of the run.
+        review_only: accept a run without hold-out, of which nothing can be certified.
+        progress: called with (images read, images in all).
+    """
+    from satl.inference.recogniser import Recogniser
+    from satl.runs.data import load_data
+    from satl.runs.run_folder import RunFolder
+
+    folder = RunFolder.open(run)
+    if not folder.held_out.is_file() and not review_only:
+        raise RunError(
+            f"{run} was trained on all its known cells, so nothing is left to certify on: train with "
+            "--set data.holdout=true, or pass --review-only to get proposals for a person and no promise."
+        )
+    recogniser = Recogniser.load(run, checkpoint)
+    config = recogniser.config
+    folder.require_inputs(config)
+    data = load_data(config, progress)
+    if data.table.classes != recogniser.classes:
+        raise RunError(
+            f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
+        )
+    trained, tested = _evidence(folder, data)
+    opened = _table(config, trained, labels, encoding, ignore_columns)
+    table = opened.table
+    own = config.data.images if config.data.images is not None else config.data.root
+    folder_of_images = images if images is not None else own
+    basis = table.cells if labels is None and tested is None else aligned_cells(trained, table, str(run))
+    source = {
+        "kind": "run",
+        "run": str(run),
+        "checkpoint": checkpoint,
+        "labels": str(opened.path),
+        "format": opened.format,
+        "encoding": opened.encoding,
+        "out_of_sample": "held out of training",
+        "folds": 0,
+    }
+    case = Case(
+        file=opened,
+        scores=_placed(recogniser.probabilities(data.source), data.table, table),
+        basis=basis,
+        tested=_tested(tested, trained, table, basis),
+        source=source,
+        notes=_notes(data.table, table),
+        images=None if folder_of_images is None else str(folder_of_images),
+        keep_scores=True,
+    )
+    return case if plan is None else with_plan(case, plan)
+
+
+def _evidence(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix | None]:
+    """Return the labels as the run knew them, and which of them it did not train on; None: it had no hold-out."""
+    if not folder.held_out.is_file():
+        return data.table.with_truth(None), None
+    trained = read_table(folder.labels)
+    return trained, HeldOut.load(folder.held_out, trained.images, trained.classes).mask
+
+
+def _table(
+    config: RunConfig,
+    trained: LabelTable,
+    labels: str | Path | None,
+    encoding: str | None,
+    ignore_columns: Sequence[str],
+) -> TableFile:
+    """Return the table to complete."""
+    if labels is not None:
+        opened = _open(labels, encoding, ignore_columns, config.data.ignore_columns)
+        return replace(opened, table=opened.table.with_truth(None))
+    section = config.data
+    if section.table is None:
+        name = "scenes.csv" if section.dataset is None else f"{section.dataset}.csv"
+        return TableFile(trained, Path(name), "csv", "blank")
+    opened = open_table(section.table, section.encoding, ignore_columns=section.ignore_columns)
+    table = opened.table.with_truth(None)
+    if section.proportion is not None:
+        # A study hides labels on purpose: what it hid is unknown here as well.
+        seen = set(trained.images)
+        masked = aligned_cells(trained, table, section.table)
+        cells = np.where(np.array([[image in seen] for image in table.images]), masked, table.cells)
+        table = table.with_cells(cells)
+    return replace(opened, table=table)
+
+
+def _open(labels: str | Path, encoding: str | None, named: Sequence[str], of_run: Sequence[str]) -> TableFile:
+    """Open a table whose columns that are no classes are named, or were to the run; it may have lost the latter."""
+    if named or not of_run:
+        return open_table(labels, encoding, ignore_columns=named)
+    try:
+        return open_table(labels, encoding, ignore_columns=of_run)
+    except TableError:
+        return open_table(labels, encoding)
+
+
+def _placed(probabilities: FloatMatrix, scored: LabelTable, table: LabelTable) -> FloatMatrix:
+    """Bring probabilities of the images of ``scored`` into the order of ``table``; NaN for what it lacks."""
+    result = np.full((table.num_classes, table.num_images), np.nan, dtype=np.float32).T
+    row_of = {name: row for row, name in enumerate(scored.images)}
+    column_of = {name: column for column, name in enumerate(scored.classes)}
+    rows = np.array([row_of.get(name, -1) for name in table.images])
+    for column, name in enumerate(table.classes):
+        if name in column_of:
+            result[rows >= 0, column] = probabilities[rows[rows >= 0], column_of[name]]
+    return result
+
+
+def _tested(
+    tested: BoolMatrix | None, trained: LabelTable, table: LabelTable, basis: LabelMatrix
+) -> BoolMatrix:
+    if tested is None:
+        return np.zeros(basis.shape, dtype=np.bool_)
+    marked = trained.with_cells(tested.astype(np.int8))
+    return (aligned_cells(marked, table, "the run") != 0) & (basis != 0)
+
+
+def _notes(scored: LabelTable, table: LabelTable) -> tuple[str, ...]:
+    notes = []
+    kinds = (("images", scored.images, table.images), ("classes", scored.classes, table.classes))
+    for kind, scored_names, names in kinds:
+        seen = set(scored_names)
+        without = [name for name in names if name not in seen]
+        if without:
+            notes.append(
+                f"{len(without):,} of {len(names):,} {kind} are not in the run, such as {without[0]!r}: "
+                "their cells stay unknown."
+            )
+    return tuple(notes)

@@ -1,0 +1,46 @@
+"""Take a completion up again from its folder, to plan which cells to label next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from satl.completion.files.completed_folder import CompletionFolder
+from satl.completion.statistics.certify import certify
+from satl.completion.statistics.plan import LabelPlan, plan_labels
+from satl.errors import RunError
+from satl.labels import LabelTable
+from satl.scores.reading import read_scores
+
+
+def plan_folder(
+    out: str | Path, budget: int = 500, seed: int = 0, scores: str | Path | None = None
+) -> tuple[LabelPlan, LabelTable]:
+    """Plan the next labels for the table of a completion; returns the plan and the table that it is about.
+
+    Args:
+        out: folder of a completion.
+        budget, seed: see :func:`satl.completion.statistics.plan.plan_labels`.
+        scores: the file of scores, if it has been moved since.
+    """
+    folder = CompletionFolder.open(out)
+    report = folder.read_report()
+    table = folder.read_labels()
+    file = scores if scores is not None else folder.scores
+    if scores is None and not folder.scores.is_file():
+        file = Path(report["source"]["scores"])
+        if not file.is_file():
+            raise RunError(f"{file}, the scores of {out}, is not there: name it with --scores FILE.")
+    values = read_scores(file, table).values
+    labels = np.asfortranarray(table.cells)
+    certification = certify(
+        values,
+        labels,
+        folder.read_tested(table),
+        precision=report["target_precision"],
+        confidence=report["confidence"],
+        family=report["family"],
+        transfer=report["transfer"],
+    )
+    return plan_labels(values, labels, certification, budget, seed), table

@@ -1,0 +1,1 @@
+"""One look for every figure and page: colours, axes, sheets, HTML."""

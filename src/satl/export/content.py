@@ -1,0 +1,241 @@
+"""What is exported: the known cells of a table, and the suggestions of a completion."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from satl.errors import RunError, TableError, nearest
+from satl.export.suggestions import BANDS, Suggestions
+from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, read_table
+
+_ROWS_AT_ONCE = 4096
+
+
+class ImageRow(NamedTuple):
+    """One image of a source; lists of columns, and (column, value, score, band) of every suggestion."""
+
+    row: int
+    image: str
+    file: str
+    split: str | None
+    present: list[int]
+    absent: list[int]
+    suggested: list[tuple[int, int, float, int]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported.
+
+    Attributes
+    ----------
+    table: the known cells, confirmed by a person; never any other.
+    suggestions: what a model proposes, or None where the source is a plain table.
+    model: what made the suggestions, such as ``satl 0.1.0``.
+    folder: of the image files, or None where it was not named.
+    files: name of every image file below ``folder``; the ids of the table where there is no folder.
+    address: what stands before every file name where the tool asks for an address, or None.
+    """
+
+    table: LabelTable
+    suggestions: Suggestions | None = None
+    model: str = "satl"
+    folder: Path | None = None
+    files: tuple[str, ...] = ()
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.files:
+            object.__setattr__(self, "files", self.table.images)
+
+    def images(self) -> Iterator[ImageRow]:
+        """Yield the images in the order of the table; little more than one block of rows is held as lists.
+
+        >>> table = LabelTable(("a.jpg",), ("cat", "dog", "owl"), np.array([[1, -1, 0]]))
+        >>> image = next(Source(table, Suggestions.of([(0, 2, 1, 0.7, 1)])).images())
+        >>> image.present, image.absent, image.suggested
+        ([0], [1], [(2, 1, 0.7, 1)])
+        """
+        table, proposed = self.table, self.suggestions
+        splits = None if table.split is None else table.split.tolist()
+        for first in range(0, table.num_images, _ROWS_AT_ONCE):
+            last = min(first + _ROWS_AT_ONCE, table.num_images)
+            cells = table.cells[first:last]
+            present, absent = _columns(cells == PRESENT), _columns(cells == ABSENT)
+            suggested = [[]] * (last - first) if proposed is None else _suggested(proposed, first, last)
+            for at in range(last - first):
+                row = first + at
+                split = None if splits is None else splits[row]
+                yield ImageRow(
+                    row, table.images[row], self.files[row], split, present[at], absent[at], suggested[at]
+                )
+
+    def has(self, value: int) -> bool:
+        """Tell whether any suggestion says this value."""
+        return self.suggestions is not None and bool((self.suggestions.values == value).any())
+
+
+def _columns(mask: npt.NDArray[np.bool_]) -> list[list[int]]:
+    rows, columns = np.nonzero(mask)
+    ends = np.searchsorted(rows, np.arange(len(mask) + 1)).tolist()
+    flat = columns.tolist()
+    return [flat[start:end] for start, end in pairwise(ends)]
+
+
+def _suggested(proposed: Suggestions, first: int, last: int) -> list[list[tuple[int, int, float, int]]]:
+    ends = np.searchsorted(proposed.rows, np.arange(first, last + 1))
+    part = slice(int(ends[0]), int(ends[-1]))
+    arrays = (proposed.columns, proposed.values, proposed.scores, proposed.bands)
+    flat = list(zip(*(array[part].tolist() for array in arrays), strict=True))
+    within = (ends - ends[0]).tolist()
+    return [flat[start:end] for start, end in pairwise(within)]
+
+
+def read_source(
+    path: str | Path,
+    *,
+    encoding: str | None = None,
+    ignore_columns: Collection[str] = (),
+    labels: str | Path | None = None,
+    bands: Collection[str] = BANDS,
+    suggestions_only: bool = False,
+    images: str | Path | None = None,
+    address: str | None = None,
+) -> Source:
+    """Read a folder of ``satl complete``, or a label table, for export.
+
+    Args:
+        path: the folder or the table.
+        encoding, ignore_columns: how to read a table, as in :func:`satl.labels.read_table`.
+        labels: for a folder, the table that its known cells are taken from instead; suggestions that a person has
+            decided there (known in ``labels`` and unknown when the folder was written, or a suspected error that was
+            corrected) are left out.
+        bands: of the suggestions, ``accepted``, ``review`` or both.
+        suggestions_only: leave out the known cells, and every image without a suggestion.
+        images: folder of the image files: each is looked for, ids without extension get their file's.
+        address: put before every file name where a tool asks for an address.
+
+    The hidden truth of a table is never exported.
+    """
+    for band in bands:
+        if band not in BANDS:
+            raise TableError(f"--band {band}: is neither accepted nor review{nearest(band, BANDS)}.")
+    place = Path(path)
+    if place.is_dir():
+        source = _read_folder(place, labels, encoding, bands)
+    elif labels is not None:
+        raise TableError(
+            f"--labels belongs to a folder of `satl complete`, and {place} is none: leave it out."
+        )
+    else:
+        table = read_table(place, encoding, ignore_columns=tuple(ignore_columns))
+        source = Source(table.with_truth(None))
+    if suggestions_only:
+        source = _suggestions_only(source, place)
+    if images is not None:
+        source = replace(source, folder=Path(images), files=_files(Path(images), source.table.images))
+    return replace(source, address=address)
+
+
+def _read_folder(
+    place: Path, labels: str | Path | None, encoding: str | None, bands: Collection[str]
+) -> Source:
+    from satl.completion.files.completed_folder import CompletionFolder
+
+    folder = CompletionFolder.open(place)
+    before = folder.read_labels().with_truth(None)
+    if "accepted" in bands:
+        folder.require_all_listed()
+    proposed = _read_changes(folder.changes, before, bands)
+    table = before
+    if labels is not None:
+        table = read_table(labels, encoding).with_truth(None)
+        proposed = _undecided(proposed, before, table, Path(labels), place)
+    return Source(table, proposed, f"satl {folder.read_report().get('satl', '')}".strip())
+
+
+def _read_changes(path: Path, table: LabelTable, bands: Collection[str]) -> Suggestions:
+    from satl.completion.files.changes import read_change_blocks
+
+    row_of = {name: row for row, name in enumerate(table.images)}
+    column_of = {name: column for column, name in enumerate(table.classes)}
+    parts = [Suggestions.of(())]
+    for block in read_change_blocks(path):
+        code = np.full(len(block.band), len(BANDS), dtype=np.uint8)
+        for number, band in enumerate(BANDS):
+            if band in bands:
+                code[block.band == band] = number
+        kept = code < len(BANDS)
+        images, classes = block.image[kept], block.label[kept]
+        try:
+            rows = np.fromiter((row_of[name] for name in images), np.int64, len(images))
+            columns = np.fromiter((column_of[name] for name in classes), np.int64, len(classes))
+        except KeyError as error:
+            raise RunError(
+                f"{path} names {error.args[0]!r}, labels.npz beside it does not: "
+                "write the folder again with `satl complete`."
+            ) from None
+        parts.append(Suggestions(rows, columns, block.value[kept], block.score[kept], code[kept]))
+    names = ("rows", "columns", "values", "scores", "bands")
+    proposed = Suggestions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    proposed = proposed.ordered()
+    twice = proposed.repeated()
+    if twice is not None:
+        raise RunError(
+            f"{path}: image {table.images[twice[0]]!r} and class {table.classes[twice[1]]!r} come twice: "
+            "write the folder again with `satl complete`."
+        )
+    return proposed
+
+
+def _undecided(
+    proposed: Suggestions, before: LabelTable, table: LabelTable, path: Path, place: Path
+) -> Suggestions:
+    """Return the suggestions about cells of ``table`` that nobody has decided since ``before``."""
+    row_of = {name: row for row, name in enumerate(table.images)}
+    column_of = {name: column for column, name in enumerate(table.classes)}
+    rows = np.array([row_of.get(name, -1) for name in before.images], dtype=np.int64)[proposed.rows]
+    columns = np.array([column_of.get(name, -1) for name in before.classes], dtype=np.int64)[proposed.columns]
+    lost = (rows < 0) | (columns < 0)
+    if lost.any():
+        at = int(np.argmax(lost))
+        image, label = before.images[proposed.rows[at]], before.classes[proposed.columns[at]]
+        raise TableError(
+            f"{path} has no cell of image {image!r}, class {label!r}, about which {place} holds a suggestion: "
+            f"give --labels the table that {place} was completed from, with or without later decisions."
+        )
+    now, then = table.cells[rows, columns], before.cells[proposed.rows, proposed.columns]
+    # A suspected error that was corrected says what was proposed; one that was confirmed cannot be told from a new one.
+    decided = (now != UNKNOWN) & ((then == UNKNOWN) | (now == proposed.values))
+    moved = Suggestions(rows, columns, proposed.values, proposed.scores, proposed.bands)
+    return moved.select(~decided).ordered()
+
+
+def _suggestions_only(source: Source, place: Path) -> Source:
+    proposed = source.suggestions
+    if proposed is None or not len(proposed):
+        what = "holds none" if proposed is not None else "is no folder of `satl complete`"
+        raise TableError(f"--suggestions-only: {place} {what}, so nothing is left: leave the option out.")
+    rows, place_of = np.unique(proposed.rows, return_inverse=True)
+    table = source.table.select(rows)
+    return replace(
+        source,
+        table=table.with_cells(np.zeros_like(table.cells)),
+        suggestions=replace(proposed, rows=place_of.astype(np.int64).reshape(-1)),
+        files=(),
+    )
+
+
+def _files(folder: Path, images: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids, with the extension of the file where an id has none."""
+    from satl.images import FolderImages
+
+    found = FolderImages(folder, images, 1).files
+    return tuple(name + file[len(str(folder / name)) :] for name, file in zip(images, found, strict=True))

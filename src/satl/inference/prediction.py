@@ -1,0 +1,166 @@
+"""Class probabilities and decisions for files that no table knows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from satl.errors import ImageError
+from satl.files import atomic_path, check_out
+from satl.images import IMAGE_EXTENSIONS, FolderImages, ImageSource, cached, is_store, packed_images
+from satl.inference.decision_thresholds import DecisionThresholds
+from satl.inference.recogniser import Recogniser
+from satl.training.forward import FloatArray
+
+Writer = Callable[[Sequence[str], Sequence[str], FloatArray], None]
+Progress = Callable[[int, int], Any]
+
+
+def find_images(paths: Sequence[Path]) -> list[Path]:
+    """Return the image files among ``paths``, each once; folders are searched with all their subfolders."""
+    files: list[Path] = []
+    for path in paths:
+        if is_store(path):
+            raise ImageError(f"{path}: is a packed store; give it alone, without other files or folders.")
+        try:
+            is_folder, is_file = path.is_dir(), path.is_file()
+        except OSError as error:
+            raise _unreadable(error) from None
+        if is_folder:
+            inside = sorted(_images_in(path))
+            if not inside:
+                raise ImageError(
+                    f"{path}: holds no image; give a folder with {', '.join(sorted(IMAGE_EXTENSIONS))}."
+                )
+            files.extend(inside)
+        elif is_file:
+            files.append(path)
+        else:
+            raise ImageError(f"{path}: does not exist; give image files or folders.")
+    return list(dict.fromkeys(files))
+
+
+def _images_in(folder: Path) -> Iterator[Path]:
+    """Image files of a folder and its subfolders; a link to nowhere is one of them, to be told of."""
+
+    def tell(error: OSError) -> None:
+        raise _unreadable(error)  # its images would be missing from the predictions without a word
+
+    for place, _, names in os.walk(folder, onerror=tell):
+        yield from (Path(place, name) for name in names if Path(name).suffix.lower() in IMAGE_EXTENSIONS)
+
+
+def _unreadable(error: OSError) -> ImageError:
+    return ImageError(
+        f"{error.filename}: cannot be read ({error.strerror}); make it readable or leave it out."
+    )
+
+
+def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:
+    """Return what ``files``, found among ``paths``, are called in the predictions.
+
+    One folder alone is the image folder of a table, whose ids are relative to it, with forward slashes; the
+    predictions then fit that table. Otherwise a file is called what it was given as: several folders stay apart.
+
+    Raises:
+        ImageError: a name is no text, so that no file of predictions could hold it.
+
+    >>> image_ids([Path()], [Path("cats/a.png")]), image_ids([Path("cats/a.png")], [Path("cats/a.png")])
+    (['cats/a.png'], ['cats/a.png'])
+    """
+    alone = len(paths) == 1 and paths[0].is_dir()
+    ids = [file.relative_to(paths[0]).as_posix() if alone else str(file) for file in files]
+    for name in ids:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ImageError(
+                f"image file {os.fsencode(name)!r} has a name that is not UTF-8; rename it or leave it out"
+            ) from None
+    return ids
+
+
+def predict_files(
+    run: Path,
+    files: Sequence[Path],
+    checkpoint: str = "best",
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> tuple[tuple[str, ...], FloatArray]:
+    """Return the class names and probabilities ``(N, C)`` of image files."""
+    recogniser = Recogniser.load(run, checkpoint)
+    names = [str(file.absolute()) for file in files]
+    source = FolderImages(Path(), names, recogniser.config.source_size, in_table=False)
+    return recogniser.classes, _probabilities(recogniser, source, batch_size, progress)
+
+
+def predict_store(
+    run: Path,
+    store: Path,
+    checkpoint: str = "best",
+    batch_size: int = 64,
+    progress: Progress | None = None,
+) -> tuple[list[str], tuple[str, ...], FloatArray]:
+    """Return the image ids, class names and probabilities ``(N, C)`` of a packed store."""
+    recogniser = Recogniser.load(run, checkpoint)
+    source, size = packed_images(store), recogniser.config.source_size
+    if source.size != size:
+        raise ImageError(
+            f"{store}: holds images of {source.size} pixels, and {run} was trained on {size}; pack them again with "
+            f"--size {size}."
+        )
+    probabilities = _probabilities(recogniser, source, batch_size, progress)
+    return list(source.ids), recogniser.classes, probabilities
+
+
+def _probabilities(
+    recogniser: Recogniser, source: ImageSource, batch_size: int, progress: Progress | None
+) -> FloatArray:
+    # The same way from file to pixels as in training and evaluation, so that the probabilities are the same.
+    limit = int(recogniser.config.images.cache_gb * 2**30)
+    in_memory = cached(source, limit_bytes=limit, progress=progress)
+    return recogniser.probabilities(in_memory, batch_size=batch_size)
+
+
+def write_predictions(
+    path: Path, thresholds: DecisionThresholds, *, force: bool = False, inputs: Iterable[Path | None] = ()
+) -> Writer:
+    """Return a function that writes predictions to ``path``, as its extension says.
+
+    CSV has one row a cell (``image,label,probability,present``), JSONL one line an image. A file that exists is
+    replaced only with ``force``, and one of ``inputs`` never.
+
+    Raises:
+        ConfigError: ``path`` could not or must not be written; at once, before there are predictions.
+    """
+    check_out(path, ".csv", ".jsonl", overwrite=force, inputs=inputs)
+
+    def write(images: Sequence[str], classes: Sequence[str], probabilities: FloatArray) -> None:
+        # One row at a time: as Python's numbers all of them would take eight times the memory.
+        rows = (
+            (image, row.tolist(), (row >= thresholds.values).tolist())
+            for image, row in zip(images, probabilities, strict=True)
+        )
+        with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            if path.suffix == ".csv":
+                writer = csv.writer(file, lineterminator="\n")
+                writer.writerow(("image", "label", "probability", "present"))
+                for image, row, present in rows:
+                    for name, value, there in zip(classes, row, present, strict=True):
+                        writer.writerow((image, name, f"{value:.6f}", int(there)))
+                return
+            for image, row, present in rows:
+                content = {
+                    "image": image,
+                    "probabilities": {
+                        name: round(value, 6) for name, value in zip(classes, row, strict=True)
+                    },
+                    "present": [name for name, there in zip(classes, present, strict=True) if there],
+                }
+                file.write(json.dumps(content, ensure_ascii=False) + "\n")
+
+    return write

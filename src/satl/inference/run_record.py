@@ -1,0 +1,311 @@
+"""A finished run as figures need it: measured once, kept beside the run, read back without the model.
+
+The scores of at most 4,000 training images are kept, drawn by a rule that depends on their number only, so that
+runs of one study keep the same images. How good the pseudo-labels are is counted over all training images first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from satl.errors import RunError, in_shell
+from satl.evaluation.pseudo import PseudoLabelQuality, pseudo_label_table
+from satl.files import atomic_path
+from satl.reports.record import CellArray, Comparison, FloatArray, MethodRecord
+
+if TYPE_CHECKING:
+    from satl.evaluation import Evaluation
+    from satl.inference.recogniser import Recogniser
+    from satl.runs.data import RunData
+    from satl.runs.run_folder import RunFolder
+
+RECORD = "record.npz"
+MOST_IMAGES = 4000
+# An experiment has hundreds of runs: the loader in C, where PyYAML has it, reads them in a tenth of the time.
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One finished run. N training images, C classes.
+
+    Attributes:
+        path: folder of the run.
+        config: its configuration, as in ``config.yaml``.
+        classes: C names.
+        method: what the last model scores, and its epochs.
+        images: N ids.
+        rows: (N,) rows of the images in the table.
+        cells: (N, C) training labels, +1 present, -1 absent, 0 unknown.
+        truth: (N, C) hidden truth of the same cells, or None.
+        probability: (N, C) class probabilities by the last model.
+        quality: generator, and ``union`` for all together -> quality of the pseudo-labels on all unknown
+            training cells, not only those of the N images; empty without truth or without generators.
+        known_positives: (C,) cells known to be present among all training images.
+        positives: (C,) cells that are present among all training images, or None without truth.
+        counts: all images by split.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    classes: tuple[str, ...]
+    method: MethodRecord
+    images: tuple[str, ...]
+    rows: npt.NDArray[np.int64]
+    cells: CellArray
+    truth: CellArray | None
+    probability: FloatArray
+    quality: Mapping[str, PseudoLabelQuality]
+    known_positives: npt.NDArray[np.int64]
+    positives: npt.NDArray[np.int64] | None
+    counts: Mapping[str, int]
+
+    @property
+    def proportion(self) -> float:
+        """Share of the cells that are known."""
+        return float((self.cells != 0).mean())
+
+    def agrees_with(self, other: RunRecord) -> bool:
+        """Whether both runs were trained on the same labels, so that their images can be compared."""
+        return (
+            self.classes == other.classes
+            and np.array_equal(self.rows, other.rows)
+            and np.array_equal(self.cells, other.cells)
+        )
+
+
+def compare(*records: RunRecord) -> Comparison:
+    """Put runs that were trained on the same labels beside each other; the last is the subject."""
+    first = records[-1]
+    assert all(first.agrees_with(record) for record in records)
+    return Comparison(
+        classes=first.classes,
+        images=first.images,
+        cells=first.cells,
+        truth=first.truth,
+        methods=tuple(record.method for record in records),
+        counts=dict(first.counts),
+        seed=int(first.config["training"]["seed"]),
+    )
+
+
+def read_plain_config(path: Path) -> dict[str, Any]:
+    """Return the configuration of a run as plain data, also of a method that is no longer known.
+
+    Raises:
+        RunError: the file is missing or is not what a run writes.
+    """
+    file = path / "config.yaml"
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), _LOADER)
+        return {**content, "method": dict(content["method"]), "training": dict(content["training"])}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{file}: cannot be read; restore it from a copy of the run.") from error
+
+
+def is_finished(config: Mapping[str, Any], epochs: int) -> bool:
+    """Whether a run has done all epochs it was asked for."""
+    return 0 < int(config["training"]["epochs"]) <= epochs
+
+
+def measure_run(
+    folder: RunFolder, data: RunData | None = None, evaluation: Evaluation | None = None
+) -> RunRecord:
+    """Let the last model of a finished run score all training images.
+
+    Args:
+        folder: the run.
+        data: what the run was trained on, where it is at hand; else it is loaded.
+        evaluation: of the run on its test images, where there is one; else the last model is tested, on the
+            validation images if there are no test images.
+
+    Raises:
+        RunError: the run is not finished, or its data has changed.
+    """
+    from satl.evaluation import evaluate_scores
+    from satl.inference.recogniser import Recogniser, require_same_data
+    from satl.runs.data import load_data
+
+    config, epochs = read_plain_config(folder.path), folder.read_metrics()
+    if not is_finished(config, len(epochs)):
+        raise RunError(
+            f"{folder.path}: the run is not finished ({len(epochs)} of {config['training']['epochs']} epochs); "
+            f"continue it with `satl train --resume {in_shell(folder.path)}`."
+        )
+    last = Recogniser.load(folder.path, "last")
+    data = data or load_data(last.config)
+    if data.table.classes != last.classes:
+        raise RunError(
+            f"{folder.path}: the table's classes are not those the run was trained on; restore the table."
+        )
+    require_same_data(folder, data, "train")
+    rows = data.rows("train")
+    thresholds = {name: value.cpu().numpy() for name, value in last.learner.thresholds().items()}
+    scores = _scorer(folder, last).scores(data, rows) if thresholds else {}
+    probability = scores["probability"] if thresholds else last.probabilities(data.source, rows)
+    counts = {split: len(data.rows(split)) for split in ("train", "val", "test")}
+    if evaluation is None:
+        tested = data.rows("test" if counts["test"] else "val")
+        evaluation = evaluate_scores(
+            last.probabilities(data.source, tested), data.table.cells[tested], last.classes
+        )
+    cells = data.table.cells[rows]
+    truth = None if data.table.truth is None else data.table.truth[rows]
+    method = MethodRecord(
+        name=str(config["method"]["name"]),
+        epochs=epochs,
+        summary=evaluation.summary(),
+        average_precision=np.array([row.average_precision for row in evaluation.per_class]),
+        scores={name: scores[name] for name in thresholds},
+        thresholds=thresholds,
+        best_epoch=_best_epoch(epochs),
+        seconds=sum(row["train_seconds"] for row in epochs),
+    )
+    quality = {}
+    if truth is not None and thresholds:
+        quality = pseudo_label_table(method.pseudo_labels(cells), cells, truth)
+    return RunRecord(
+        path=folder.path,
+        config=config,
+        classes=data.table.classes,
+        method=method,
+        images=tuple(data.table.images[row] for row in rows),
+        rows=np.asarray(rows, dtype=np.int64),
+        cells=cells,
+        truth=truth,
+        probability=probability,
+        quality=quality,
+        known_positives=_present(cells),
+        positives=None if truth is None else _present(truth),
+        counts=counts,
+    )
+
+
+def collect_run(folder: RunFolder, data: RunData | None = None) -> RunRecord:
+    """Measure a finished run, write ``record.npz`` into its folder, and return what was written."""
+    write_record(measure_run(folder, data))
+    return read_record(folder.path)
+
+
+def write_record(record: RunRecord) -> None:
+    """Write a record beside its run: scores in half precision, at most :data:`MOST_IMAGES` images."""
+    kept = drawn_images(len(record.rows))
+    method = record.method
+    arrays: dict[str, Any] = {
+        "rows": record.rows[kept],
+        "images": np.array([record.images[row] for row in kept], dtype=np.str_),
+        "cells": record.cells[kept],
+        "probability": record.probability[kept].astype(np.float16),
+        "average_precision": method.average_precision,
+        "known_positives": record.known_positives,
+        "facts": np.array(
+            json.dumps({"summary": method.summary, "counts": dict(record.counts), "classes": record.classes})
+        ),
+    }
+    if record.truth is not None and record.positives is not None:
+        arrays |= {"truth": record.truth[kept], "positives": record.positives}
+    for name, limits in method.thresholds.items():
+        arrays[f"scores/{name}"] = method.scores[name][kept].astype(np.float16)
+        arrays[f"thresholds/{name}"] = limits
+    for name, quality in record.quality.items():
+        arrays[f"quality/{name}"] = np.stack([quality.tp, quality.fp, quality.fn])
+    with atomic_path(record.path / RECORD) as temporary:
+        np.savez_compressed(temporary, **arrays)
+
+
+def read_record(folder: Path | str) -> RunRecord:
+    """Read what :func:`collect_run` wrote, with ``metrics.jsonl`` and ``config.yaml`` of the run.
+
+    Raises:
+        RunError: there is no record yet, or it cannot be read.
+    """
+    from satl.runs.run_folder import RunFolder
+
+    path = Path(folder)
+    file = path / RECORD
+    if not file.is_file():
+        raise RunError(f"{file}: is missing; `satl figures {in_shell(path)}` makes it.")
+    config, epochs = read_plain_config(path), RunFolder(path).read_metrics()
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        facts = json.loads(str(arrays["facts"]))
+        method = MethodRecord(
+            name=str(config["method"]["name"]),
+            epochs=epochs,
+            summary=facts["summary"],
+            average_precision=arrays["average_precision"],
+            scores={name: values.astype(np.float32) for name, values in _within(arrays, "scores").items()},
+            thresholds=_within(arrays, "thresholds"),
+            best_epoch=_best_epoch(epochs),
+            seconds=sum(row["train_seconds"] for row in epochs),
+        )
+        return RunRecord(
+            path=path,
+            config=config,
+            classes=tuple(facts["classes"]),
+            method=method,
+            images=tuple(map(str, arrays["images"])),
+            rows=arrays["rows"],
+            cells=arrays["cells"],
+            truth=arrays.get("truth"),
+            probability=arrays["probability"].astype(np.float32),
+            quality={
+                name: PseudoLabelQuality(*values) for name, values in _within(arrays, "quality").items()
+            },
+            known_positives=arrays["known_positives"],
+            positives=arrays.get("positives"),
+            counts=facts["counts"],
+        )
+    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
+        raise RunError(
+            f"{file}: cannot be read; remove it, `satl figures {in_shell(path)}` makes it anew."
+        ) from error
+
+
+def drawn_images(total: int, most: int = MOST_IMAGES) -> npt.NDArray[np.int64]:
+    """Return which of so many images are kept, in order; the same for the same number.
+
+    >>> drawn_images(3).tolist(), len(drawn_images(10, most=4)), drawn_images(10, most=4).max().item() < 10
+    ([0, 1, 2], 4, True)
+    """
+    if total <= most:
+        return np.arange(total, dtype=np.int64)
+    return np.sort(np.random.default_rng(0).choice(total, most, replace=False)).astype(np.int64)
+
+
+def _present(cells: CellArray) -> npt.NDArray[np.int64]:
+    return np.count_nonzero(cells > 0, axis=0).astype(np.int64)
+
+
+def _within(arrays: Mapping[str, Any], section: str) -> dict[str, Any]:
+    return {
+        name.removeprefix(f"{section}/"): value
+        for name, value in arrays.items()
+        if name.startswith(f"{section}/")
+    }
+
+
+def _scorer(folder: RunFolder, last: Recogniser) -> Recogniser:
+    """Return the model whose scores the thresholds were learned on: a teacher, or else the weights in training."""
+    if last.learner.method.needs("teacher"):
+        return last
+    return type(last).load(folder.path, "last", averaged=False)
+
+
+def _best_epoch(epochs: list[dict[str, Any]]) -> int:
+    """Return the epoch, from 0, whose model was kept: the first with the best validation mAP."""
+    scores = [(row.get("val") or {}).get("mAP") for row in epochs]
+    known = [score for score in scores if score is not None]
+    if not known:
+        return next((row["epoch"] for row in epochs if "val" in row), len(epochs) - 1)
+    return int(epochs[scores.index(max(known))]["epoch"])

@@ -1,0 +1,197 @@
+"""The report of an experiment: its tables beside the paper's, its figures, what ran and on what."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from statistics import fmean
+from typing import Any
+
+import yaml
+
+from satl.drawing.html import render
+from satl.experiments.experiment_folder import ExperimentFolder
+from satl.experiments.formats import html, write_table
+from satl.experiments.grid import Grid
+from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
+from satl.experiments.paper import paper
+from satl.experiments.results import Results
+from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
+from satl.experiments.tables import Block, Column, Entry, Row, Study, Table, number, share, title_of
+from satl.files import atomic_path
+
+_TWICE = (map_table, f1_table, paired_table, ablation_table, variants_table)
+"""Tables of test results, made for both models."""
+
+
+def make_study(grid: Grid, results: Results) -> Study:
+    """Join a resolved grid and its results with the paper's numbers."""
+    facts, dataset = results.facts, grid.dataset or "data"
+    if not facts:
+        return Study(grid, results, dataset, paper())
+    weights = "pretrained" if facts["pretrained"] else "from scratch"
+    label = f"{dataset}, {facts['backbone']}, {weights}, {facts['image_size']} px"
+    return Study(grid, results, label, paper(), tuple(paper().differences(dataset, facts)))
+
+
+def make_tables(study: Study) -> list[tuple[Table, Table | None]]:
+    """Return every table that the grid gives; those of test results with their twin for the last epoch's model."""
+    last = study.of_model("last")
+    tables: list[tuple[Table, Table | None]] = []
+    for make in _TWICE:
+        table = make(study)
+        if table is not None:
+            tables.append((table, make(last)))
+    for further in (pseudo_table(study), *_sweeps(study), time_table(study)):
+        if further is not None:
+            tables.append((further, None))
+    return tables
+
+
+def _sweeps(study: Study) -> Iterator[Table]:
+    taken: set[str] = set()
+    for sweep in study.grid.sweeps:
+        key, count = f"sweep-{sweep.title}", 1
+        while key in taken:
+            count += 1
+            key = f"sweep-{sweep.title}-{count}"
+        taken.add(key)
+        yield sweep_table(study, sweep, key)
+
+
+def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None:
+    """Write ``tables/`` and ``report.html``; figures that are there are written into the page."""
+    study = make_study(grid, results)
+    tables = make_tables(study)
+    written = set()
+    for table in (table for pair in tables for table in pair if table is not None):
+        page = render(
+            "satl.reports",
+            "table.html.j2",
+            title=table.title,
+            table=html(table),
+            differences=study.differences,
+        )
+        write_table(table, folder.tables, page)
+        written.add(table.key)
+    for old in folder.tables.glob("*.*"):
+        if old.stem not in written and old.suffix in (".md", ".tex", ".html"):
+            old.unlink()  # of a grid that has changed since
+    page = render(
+        "satl.reports",
+        "experiment.html.j2",
+        title=grid.title,
+        label=study.label,
+        lead=lead_sentence(study),
+        differences=study.differences,
+        reference=study.paper.reference,
+        paper_label=study.paper.label,
+        tables=[
+            {
+                "key": table.key,
+                "heading": table.heading,
+                "body": html(table),
+                "last": None if twin is None else html(twin),
+            }
+            for table, twin in tables
+        ],
+        figures=_figures(folder),
+        progress=html(progress_table(folder, grid)),
+        failures=_failures(folder, grid),
+        environments=_environments(folder, grid),
+        grid=yaml.safe_dump(grid.model_dump(mode="json"), sort_keys=False, allow_unicode=True),
+    )
+    with atomic_path(folder.report) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def lead_sentence(study: Study) -> str:
+    """Say which method is best on average, whoever it is.
+
+    Methods that lack a seed are left out, as from the bold numbers of Table 1: seeds differ by more than methods do.
+    """
+    grid, results = study.grid, study.results
+    means = {
+        method: fmean(values.values())
+        for method in grid.methods
+        if len(values := results.averages("mAP", method, grid.proportions)) == len(grid.seeds)
+    }
+    if not means:
+        return "No method has been run at all proportions with all seeds yet, so there is nothing to compare."
+    order = sorted(means, key=lambda method: -means[method])
+    top = number(means[order[0]])
+    over = f"{len(grid.proportions)} proportion{'s' if len(grid.proportions) > 1 else ''} of known labels"
+    seeds = f"{len(grid.seeds)} seed{'s' if len(grid.seeds) > 1 else ''}"
+    if len(order) == 1:
+        return f"{title_of(order[0])} reaches a mAP on average over {over} of {top} ({seeds})."
+    best = [title_of(method) for method in order if number(means[method]) == top]
+    if len(best) > 1:
+        names = f"{', '.join(best[:-1])} and {best[-1]} have"
+        text = f"{names} the highest mAP on average over {over}: {top} ({seeds})."
+    else:
+        gap = number(means[order[0]] - means[order[1]])
+        text = (
+            f"{best[0]} has the highest mAP on average over {over}: {top} ({seeds}), "
+            f"{gap} above {title_of(order[1])}."
+        )
+    if len(grid.seeds) < 3:
+        text += " Too few seeds to tell a difference from chance."
+    return text
+
+
+def progress_table(folder: ExperimentFolder, grid: Grid) -> Table:
+    """Return how many cells of each method and proportion are done."""
+    cells = grid.cells()
+    proportions = sorted({cell.proportion for cell in cells})
+    rows = []
+    kinds = dict.fromkeys((cell.method, cell.variant) for cell in cells)
+    for method, variant in kinds:
+        entries = []
+        for proportion in proportions:
+            states = [
+                folder.state(cell)
+                for cell in cells
+                if (cell.method, cell.variant, cell.proportion) == (method, variant, proportion)
+            ]
+            failed = states.count("failed")
+            text = f"{states.count('done')} of {len(states)}" + (f", {failed} failed" if failed else "")
+            entries.append(Entry(text) if states else Entry())
+        rows.append(Row(f"{title_of(method)}{f', {variant}' if variant else ''}", tuple(entries)))
+    return Table(
+        key="progress",
+        heading="Cells done",
+        title="Cells done",
+        stub="method",
+        columns=tuple(Column(share(one)) for one in proportions),
+        blocks=(Block("", tuple(rows)),),
+    )
+
+
+def _failures(folder: ExperimentFolder, grid: Grid) -> list[dict[str, str]]:
+    failed = [cell for cell in grid.cells() if folder.state(cell) == "failed"]
+    return [{"cell": cell.name, **folder.failure(cell)} for cell in failed]
+
+
+def _environments(folder: ExperimentFolder, grid: Grid) -> list[dict[str, Any]]:
+    """Return every set of versions and devices that cells ran with, and how many did."""
+    counts: dict[str, int] = {}
+    for cell in grid.cells():
+        file = folder.run(cell) / "environment.json"
+        if folder.state(cell) == "done" and file.is_file():
+            facts = json.loads(file.read_text(encoding="utf-8"))
+            kept = {key: facts[key] for key in ("python", "system", "device", "threads", "packages")}
+            text = json.dumps(kept, sort_keys=True)
+            counts[text] = counts.get(text, 0) + 1
+    return [{"cells": count, **json.loads(text)} for text, count in counts.items()]
+
+
+def _figures(folder: ExperimentFolder) -> list[dict[str, str]]:
+    """Return the figures that have been drawn, as pictures of the page."""
+    found = []
+    for file in sorted(folder.figures.glob("figure-*.svg")):
+        _, figure, *words = file.stem.split("-")
+        data = base64.b64encode(file.read_bytes()).decode("ascii")
+        title = f"Figure {int(figure) if figure.isdigit() else figure}: {' '.join(words)}"
+        found.append({"title": title, "uri": f"data:image/svg+xml;base64,{data}"})
+    return found

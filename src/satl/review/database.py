@@ -1,0 +1,332 @@
+"""The store of a review: suggestions to look at, and what a person decided, in one SQLite file.
+
+A decision is on disk before the call that makes it returns (write-ahead log, ``synchronous = FULL``), so neither
+``kill -9`` nor a power cut loses one that was answered. Decisions are only ever added: an undo is one more row,
+and ``standing`` holds the last word on every cell.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from satl.errors import RunError
+from satl.review import questions
+from satl.review.folder import BANDS, REVIEW, require_completed
+from satl.review.loading import fingerprint, import_folder, statements
+from satl.review.questions import Filter
+from satl.review.schema import DECISIONS, OPEN, VERSION
+
+
+class Wanted(NamedTuple):
+    """A decision about one cell: +1 present, -1 absent, 0 skipped.
+
+    based_on: number of the decision that the person saw on this cell, None where it was open.
+    """
+
+    image: str
+    label: str
+    value: int
+    based_on: int | None
+
+
+class Standing(NamedTuple):
+    """The last word on a cell; value and number are None where it is open."""
+
+    image: str
+    label: str
+    value: int | None
+    number: int | None
+
+
+class Outcome(NamedTuple):
+    """The last word on some cells, as of decision number ``last``."""
+
+    cells: list[Standing]
+    last: int
+
+
+class Conflict(Exception):
+    """Somebody else, say another browser tab, decided a cell meanwhile; nothing was stored."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("decided meanwhile")
+        self.outcome = outcome
+
+
+class ReviewStore:
+    """Suggestions and decisions of one completed folder.
+
+    One connection behind one lock: a person makes a few requests a second, each takes a few milliseconds, and
+    memory stays where it is. Other processes (``satl merge``, a second server) may use the file meanwhile.
+
+    Args:
+        out: the folder that ``satl complete`` wrote; ``review.sqlite`` in it is made where it is missing.
+
+    Raises:
+        RunError: the folder lacks a file, or ``review.sqlite`` is damaged or of another version.
+    """
+
+    def __init__(self, out: str | Path) -> None:
+        self.folder = require_completed(out)
+        self.path = self.folder / REVIEW
+        self._lock = threading.RLock()
+        try:
+            self._db = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except sqlite3.Error as error:
+            raise RunError(
+                f"{self.path} cannot be used ({error}): check its permissions or restore it, "
+                "or remove it if no decision in it matters."
+            ) from None
+
+    def close(self) -> None:
+        """Close the file; the write-ahead log is folded into it."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> ReviewStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def refresh(self) -> int:
+        """Import the folder if its files have changed since the last time; return the number of suggestions."""
+        with self._transaction() as db:
+            if self.meta("fingerprint") != fingerprint(self.folder):
+                return import_folder(db, self.folder)
+            return int(db.execute("SELECT COALESCE(SUM(count), 0) FROM tally").fetchone()[0])
+
+    def meta(self, key: str) -> str | None:
+        """Return a stored fact: ``id``, ``generation`` (counts imports), ``fingerprint`` or ``report``."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def overview(self) -> dict[str, Any]:
+        """Return what the page needs once: classes with their tallies, sources, the last decision."""
+        with self._lock:
+            return {
+                "id": self.meta("id"),
+                "generation": int(self.meta("generation") or 0),
+                "last": self._outcome(()).last,
+                "bands": list(BANDS),
+                "classes": [{"name": k, "tally": v} for k, v in questions.tallies(self._db).items()],
+                **json.loads(self.meta("report") or "{}"),
+            }
+
+    def tallies(self, labels: Collection[str]) -> dict[str, list[list[int]]]:
+        """Return per class, for each band, how many suggestions are open, present, absent and skipped."""
+        with self._lock:
+            return questions.tallies(self._db, labels)
+
+    def class_report(self, label: str) -> dict[str, Any] | None:
+        """Return what ``report.json`` says about a class, or None."""
+        with self._lock:
+            row = self._db.execute("SELECT report FROM class WHERE name = ?", (label,)).fetchone()
+        return None if row is None else dict(json.loads(row[0]))
+
+    def has_image(self, name: str) -> bool:
+        """Whether some suggestion is about this image."""
+        with self._lock:
+            return self._db.execute("SELECT 1 FROM image WHERE name = ?", (name,)).fetchone() is not None
+
+    def queue(
+        self, wanted: Filter, by_image: bool = False, after: int = 0, limit: int = 20
+    ) -> dict[str, Any]:
+        """Return the next things to look at: single suggestions, or images with all their suggestions.
+
+        Returns ``items`` (each an image, what is known about it and its suggestions), ``next`` (pass it as
+        ``after`` to go on; None at the end), ``count`` of matching suggestions and whether it is ``exact``.
+        """
+        with self._lock:
+            key = "image" if by_image else "id"
+            found = questions.next_keys(self._db, key, wanted, after, limit)
+            keys = questions.affordable(self._db, found) if by_image else found
+            count, exact = questions.count(self._db, wanted) if after == 0 else (None, True)
+            return {
+                # Of an image, what is decided already is shown as well.
+                "items": questions.items(self._db, key, keys, wanted if by_image else None),
+                "next": keys[-1] if len(found) == limit or len(keys) < len(found) else None,
+                "count": count,
+                "exact": exact,
+            }
+
+    def item(self, image: str, label: str | None = None) -> dict[str, Any] | None:
+        """Return one image with the suggestion for ``label``, or with its suggestions; None if unknown."""
+        with self._lock:
+            row = self._db.execute("SELECT id FROM image WHERE name = ?", (image,)).fetchone()
+            found = questions.items(self._db, "image", row or [], Filter(label, BANDS))
+            return found[0] if found else None
+
+    def changes(self, since: int, limit: int = 500) -> dict[str, Any]:
+        """Return the decisions after number ``since`` and the tallies of their classes, for the other tabs."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT number, image, label, value, CASE WHEN undoes IS NULL THEN number ELSE restores END "
+                "FROM decision WHERE number > ? ORDER BY number LIMIT ?",
+                (since, limit),
+            ).fetchall()
+            names = ("sequence", "image", "label", "value", "number")
+            return {
+                "generation": int(self.meta("generation") or 0),
+                "last": rows[-1][0] if rows else since,
+                "more": len(rows) == limit,
+                "decisions": [dict(zip(names, row, strict=True)) for row in rows],
+                "tallies": questions.tallies(self._db, {row[2] for row in rows}),
+            }
+
+    def decide(self, tab: str, request: str, wanted: Sequence[Wanted]) -> Outcome:
+        """Store decisions, all or none; return the last word on their cells.
+
+        tab: who decides; undo works tab by tab.
+        request: a text chosen by the caller; the same request sent again changes nothing.
+
+        Raises:
+            Conflict: a cell has another decision than the one ``based_on``.
+            KeyError: there is no suggestion for a cell.
+        """
+        with self._transaction() as db:
+            standing = [self._standing(cell.image, cell.label) for cell in wanted]
+            if db.execute("SELECT 1 FROM decision WHERE request = ? LIMIT 1", (request,)).fetchone():
+                return self._outcome(standing)
+            for cell in wanted:
+                if self._suggestion(cell.image, cell.label) is None:
+                    raise KeyError(
+                        f"there is no suggestion for image {cell.image!r} and class {cell.label!r}"
+                    )
+            if any(now.number != cell.based_on for now, cell in zip(standing, wanted, strict=True)):
+                raise Conflict(self._outcome(standing))
+            return self._outcome(
+                self._stand(cell.image, cell.label, cell.value, self._append(cell, now.number, tab, request))
+                for cell, now in zip(wanted, standing, strict=True)
+            )
+
+    def undo(self, tab: str, request: str) -> Outcome:
+        """Take back the last request of this tab that still stands; empty where there is none.
+
+        Raises:
+            Conflict: somebody has decided one of its cells again since.
+        """
+        with self._transaction() as db:
+            again = db.execute("SELECT image, label FROM decision WHERE request = ?", (request,)).fetchall()
+            if again:
+                return self._outcome(self._standing(image, label) for image, label in again)
+            last = db.execute(
+                "SELECT request FROM decision d WHERE tab = ? AND undoes IS NULL AND NOT EXISTS "
+                "(SELECT 1 FROM decision u WHERE u.undoes = d.number) ORDER BY number DESC LIMIT 1",
+                (tab,),
+            ).fetchone()
+            rows = db.execute(
+                "SELECT d.image, d.label, d.number, before.number, before.value FROM decision d "
+                "LEFT JOIN decision before ON before.number = d.replaced WHERE d.request = ? ORDER BY d.number",
+                last or (None,),
+            ).fetchall()
+            standing = [self._standing(row[0], row[1]) for row in rows]
+            if any(now.number != row[2] for now, row in zip(standing, rows, strict=True)):
+                raise Conflict(self._outcome(standing))
+            db.executemany(
+                "INSERT INTO decision (image, label, value, replaced, undoes, restores, tab, request, at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [
+                    (image, label, value, number, number, before, tab, request, _now())
+                    for image, label, number, before, value in rows
+                ],
+            )
+            return self._outcome(
+                self._stand(image, label, value, before) for image, label, _, before, value in rows
+            )
+
+    def decisions(self) -> list[Standing]:
+        """Return the last word on every cell that a person decided or skipped, oldest first."""
+        with self._lock:
+            rows = self._db.execute("SELECT image, label, value, number FROM standing ORDER BY number")
+            return [Standing(*row) for row in rows]
+
+    def add_session(self, digest: str) -> None:
+        """Remember a signed-in browser by the digest of its cookie, so that it outlives a restart."""
+        with self._transaction() as db:
+            db.execute("DELETE FROM session WHERE at < date('now', '-30 days')")
+            db.execute("INSERT OR IGNORE INTO session VALUES (?, ?)", (digest, _now()))
+
+    def has_session(self, digest: str) -> bool:
+        """Whether a browser with this digest has signed in."""
+        with self._lock:
+            found = self._db.execute("SELECT 1 FROM session WHERE digest = ?", (digest,)).fetchone()
+        return found is not None
+
+    def _prepare(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise RunError(f"{self.path} was written by a newer satl: update satl to go on with this review.")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self._transaction() as db:
+            for statement in statements(DECISIONS):
+                db.execute(statement)
+            db.execute("INSERT OR IGNORE INTO meta VALUES ('id', ?)", (secrets.token_hex(4),))
+            db.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _outcome(self, cells: Iterable[Standing]) -> Outcome:
+        done = list(cells)
+        return Outcome(
+            done, int(self._db.execute("SELECT COALESCE(MAX(number), 0) FROM decision").fetchone()[0])
+        )
+
+    def _standing(self, image: str, label: str) -> Standing:
+        row = self._db.execute(
+            "SELECT value, number FROM standing WHERE image = ? AND label = ?", (image, label)
+        ).fetchone()
+        return Standing(image, label, *(row or (None, None)))
+
+    def _suggestion(self, image: str, label: str) -> int | None:
+        row = self._db.execute(
+            "SELECT s.id FROM suggestion s JOIN image i ON i.id = s.image JOIN class c ON c.id = s.class "
+            "WHERE i.name = ? AND c.name = ?",
+            (image, label),
+        ).fetchone()
+        return None if row is None else int(row[0])
+
+    def _append(self, cell: Wanted, replaced: int | None, tab: str, request: str) -> int | None:
+        return self._db.execute(
+            "INSERT INTO decision (image, label, value, replaced, tab, request, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (cell.image, cell.label, cell.value, replaced, tab, request, _now()),
+        ).lastrowid
+
+    def _stand(self, image: str, label: str, value: int | None, number: int | None) -> Standing:
+        """Make a decision the last word on its cell; None opens the cell again."""
+        if number is None:
+            self._db.execute("DELETE FROM standing WHERE image = ? AND label = ?", (image, label))
+        else:
+            self._db.execute(
+                "INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", (image, label, number, value)
+            )
+        self._db.execute(
+            "UPDATE suggestion SET state = ?, number = ? WHERE id = ?",
+            (OPEN if value is None else value, number, self._suggestion(image, label)),
+        )
+        return Standing(image, label, value, number)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

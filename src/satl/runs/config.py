@@ -1,0 +1,366 @@
+"""The configuration of a run: typed sections with their defaults (:mod:`satl.runs.reading` reads them)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from satl.errors import ConfigError, nearest
+from satl.methods.declaration import Method, Parameters
+from satl.methods.registration import get_method
+
+
+class Section(BaseModel):
+    """A part of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ScenesConfig(Section):
+    """The embedded data set, rendered when the run starts."""
+
+    train: int = Field(2000, ge=1, description="Training images.")
+    val: int = Field(300, ge=1, description="Validation images.")
+    test: int = Field(1000, ge=0, description="Test images.")
+    size: int = Field(64, ge=16, le=1024, description="Side in pixels.")
+    seed: int = Field(0, ge=0, description="Seed of the pictures.")
+
+
+class DataConfig(Section):
+    """Where labels and images come from: a table, a data set in its published layout, or scenes."""
+
+    # Options of the data set stand beside these keys; every other key is refused below.
+    model_config = ConfigDict(extra="allow")
+
+    table: Path | None = Field(None, description="Label table (CSV, Parquet, JSONL, JSON or npz).")
+    images: Path | None = Field(
+        None, description="Folder that the image ids are relative to, or a store that `satl pack` wrote."
+    )
+    encoding: str | None = Field(None, description="How the table says present, absent and unknown.")
+    truth: Path | None = Field(None, description="Table of hidden truth, only to measure pseudo-labels.")
+    ignore_columns: tuple[str, ...] = Field((), description="Columns of the table that are no classes.")
+    dataset: str | None = Field(
+        None, description="A data set by name (see docs/datasets.md); its options stand beside this key."
+    )
+    root: Path | None = Field(None, description="Folder in which the data set was unpacked.")
+    scenes: ScenesConfig | None = Field(None, description="Use the embedded data set instead.")
+    proportion: float | None = Field(
+        None, gt=0, le=1, description="Keep only this share of the training labels (a study's mask)."
+    )
+    mask_seed: int | None = Field(None, ge=0, description="Seed of the mask; the run's seed if not given.")
+    validation: float = Field(
+        0.1, gt=0, lt=1, description="Share of the training images to validate on, where no split says so."
+    )
+    use_test: bool = Field(
+        True, description="Read the test images; false leaves them out, to choose settings without them."
+    )
+    holdout: bool = Field(
+        False,
+        description="Keep some known training cells from training, so that `satl complete` can certify on them.",
+    )
+    holdout_fraction: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="Share of the known training cells to hold out; by default each class gives what a certificate "
+        "takes, 10 to 30 %, or nothing where that cannot be reached.",
+    )
+    holdout_from: Path | None = Field(
+        None,
+        description="Hold out only cells that this table knows: the one from before a review or a completion, which "
+        "fill cells in by their score.",
+    )
+    holdout_seed: int = Field(
+        0, ge=0, description="Seed of the hold-out; it does not follow the run's, so that runs can share it."
+    )
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the data set, defaults included."""
+        return dict(self.model_extra or {})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_options(cls, content: Any) -> Any:
+        """Complete the options of the data set; what is neither a key nor an option is refused."""
+        if not isinstance(content, dict):
+            return content
+        others = {key: value for key, value in content.items() if key not in cls.model_fields}
+        name = content.get("dataset")
+        if isinstance(name, str):
+            keys = {key: content[key] for key in content if key in cls.model_fields}
+            return {**keys, **_dataset_options(name, others, cls.model_fields)}
+        if others:
+            raise ValidationError.from_exception_data(
+                cls.__name__,
+                [{"type": "extra_forbidden", "loc": (key,), "input": others[key]} for key in others],
+            )
+        return content
+
+    @model_validator(mode="after")
+    def _one_source(self) -> DataConfig:
+        if sum(source is not None for source in (self.table, self.dataset, self.scenes)) != 1:
+            raise ValueError("give either table (with images) or scenes or dataset (with root)")
+        if self.table is not None and self.images is None:
+            raise ValueError("table needs images, the folder that holds them")
+        if (self.dataset is None) != (self.root is None):
+            raise ValueError("dataset and root, the folder in which it was unpacked, go together")
+        if self.table is None:
+            if self.images is not None and self.scenes is not None:
+                raise ValueError("images belongs to a table or a dataset, so leave it out")
+            for key in ("encoding", "truth", "ignore_columns"):
+                if getattr(self, key):
+                    raise ValueError(f"{key} belongs to a table, so leave it out")
+        for key in ("holdout_fraction", "holdout_from"):
+            if getattr(self, key) is not None and not self.holdout:
+                raise ValueError(f"{key} needs holdout: true")
+        return self
+
+
+def _dataset_options(name: str, given: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Return all options of a data set; problems are told as pydantic wants them."""
+    from satl.labels.datasets import check_options, find_dataset
+
+    try:
+        dataset = find_dataset(name)
+        known = [option.name for option in dataset.options]
+        for key in given:
+            if key not in known:
+                near = nearest(str(key), [*known, *keys])
+                choices = f"; options of {name}: {', '.join(known)}"
+                raise ConfigError(f"there is no key '{key}'{near or choices}.")
+        return check_options(dataset, given)
+    except ConfigError as error:
+        raise ValueError(str(error).rstrip(".")) from None
+
+
+class ImagesConfig(Section):
+    """From files to batches."""
+
+    store_size: int = Field(512, ge=8, description="Images are read as squares of this side.")
+    size: int = Field(448, ge=8, description="The network sees squares of this side.")
+    crop_sizes: tuple[int, ...] | None = Field(
+        None, description="Sides of training crops; by default 1, 7/8, 6/8, 5/8 and 4/8 of store_size."
+    )
+    flip: bool = Field(True, description="Mirror half of the training images.")
+    jitter: float = Field(0.0, ge=0, le=1, description="Random change of brightness, contrast, saturation.")
+    workers: int = Field(4, ge=0, description="Processes that decode images.")
+    cache_gb: float = Field(2.0, ge=0, description="Keep decoded images in memory up to this size.")
+    gpu_cache_gb: float | None = Field(
+        None,
+        ge=0,
+        description="Keep them on the GPU up to this size; by default up to a quarter of what is free there.",
+    )
+
+
+class ModelConfig(Section):
+    """The network."""
+
+    backbone: str = Field("resnet101", description="Any timm model.")
+    backbone_kwargs: dict[str, Any] = Field(default_factory=dict, description="Arguments for timm.")
+    pretrained: bool = Field(True, description="ImageNet weights through timm.")
+    weights: Path | None = Field(None, description="A weight file instead (.safetensors or .pth).")
+    stride_in_1x1: bool = Field(False, description="The weight file is of a version 1 ResNet.")
+    train_stages: Literal["all"] | tuple[str | int, ...] = Field(
+        ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
+    )
+    freeze_statistics: bool = Field(
+        False,
+        description="Keep the BatchNorm statistics of the pretrained weights in trained stages, too.",
+    )
+    pool: int = Field(2, ge=1, description="Average pooling of the last feature map.")
+    feature_dim: int | None = Field(
+        None,
+        ge=1,
+        description="Size of a class feature (in ml-gcn, of its hidden layer); by default 1024, or all channels "
+        "of the backbone for ssgrl.",
+    )
+    attention_dim: int | None = Field(
+        None, ge=1, description="Size within the semantic attention; by default 512, or 1024 for ssgrl."
+    )
+    pair_dim: int = Field(512, ge=1, description="Size of class features in the pair branch.")
+    pair_hidden: int = Field(1024, ge=1, description="Hidden units of the pair branch.")
+    pair_head: Literal["full", "factorised"] = Field(
+        "full",
+        description="full has a vector for each pair of classes, as published; factorised two for each class, for "
+        "hundreds of classes and more.",
+    )
+    steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
+    word_vectors: Path | None = Field(None, description="GloVe text, npz or npy; learned if not given.")
+    missing_words: Literal["error", "random"] = Field("error", description="What to do about missing words.")
+    text_model: str | None = Field(
+        None,
+        description="Name or folder of a sentence-transformers model that makes the vectors of the class names "
+        "instead; needs the extra `text`.",
+    )
+    embedding_dim: int = Field(
+        300, ge=1, description="Size of class embeddings, learned or from word vectors."
+    )
+    prior_bias: bool = Field(
+        False,
+        description="Start each class at the log-odds of its known labels; helps training from scratch.",
+    )
+
+    @field_validator("freeze_statistics")
+    @classmethod
+    def _statistics_exist(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("pretrained") is False and info.data.get("weights") is None:
+            raise ValueError("there are no statistics to keep without pretrained: true or weights")
+        return value
+
+    @field_validator("text_model")
+    @classmethod
+    def _one_source_of_vectors(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("word_vectors") is not None:
+            raise ValueError("word_vectors are given as well; remove one of the two")
+        return value
+
+
+class TrainingConfig(Section):
+    """Optimiser, schedule, stages."""
+
+    epochs: int = Field(20, ge=1, description="Epochs of both stages together.")
+    stage1_epochs: int = Field(5, ge=1, description="Epochs before pseudo-labels are used.")
+    batch_size: int = Field(32, ge=2, description="Images a step, over all processes.")
+    accumulate: int = Field(
+        1, ge=1, description="Micro-batches that a step is done in, one after the other, to save memory."
+    )
+    optimiser: Literal["adam", "adamw", "sgd"] = Field("adam", description="What moves the weights.")
+    lr: float = Field(1e-5, gt=0, description="Learning rate.")
+    head_lr: float | None = Field(None, gt=0, description="Learning rate of all but the backbone, if other.")
+    weight_decay: float = Field(5e-4, ge=0, description="Pull of the weights towards zero.")
+    momentum: float = Field(0.9, ge=0, lt=1, description="For sgd.")
+    schedule: Literal["step", "cosine", "constant"] = Field(
+        "step", description="How the learning rate changes."
+    )
+    step_epochs: int = Field(10, ge=1, description="The step schedule divides the rate by 10 this often.")
+    warmup_epochs: float = Field(0.0, ge=0, description="Linear warm-up.")
+    clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    ema: float | None = Field(None, gt=0, lt=1, description="Decay of an average of weights to evaluate.")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 computes in half the bits.")
+    compile: bool = Field(
+        False,
+        description="Compile network and losses with torch.compile: a slower start, faster steps on a GPU.",
+    )
+    cuda_graphs: bool = Field(
+        False, description="On one GPU, replay the whole step as one CUDA graph; ignored elsewhere."
+    )
+    shard: bool = Field(
+        False, description="Spread the pair head over the processes, for one that outgrows a card."
+    )
+    device: Literal["auto", "cpu"] = Field("auto", description="auto takes a GPU if there is one.")
+    seed: int = Field(0, ge=0, description="Decides weights, order, augmentation and split.")
+    checkpoint_steps: int | None = Field(
+        None, ge=1, description="Also save within an epoch, every so many steps."
+    )
+    checkpoint_epochs: int = Field(
+        1, ge=1, description="Epochs between checkpoints to go on from (the last is always written)."
+    )
+    tensorboard: bool = Field(
+        False,
+        description="Also write curves for TensorBoard into the run's folder; needs the extra `tensorboard`.",
+    )
+    evaluate_every: int = Field(1, ge=1, description="Epochs between validations (the last is always done).")
+
+    @model_validator(mode="after")
+    def _stages(self) -> TrainingConfig:
+        if self.stage1_epochs > self.epochs:
+            raise ValueError(f"stage1_epochs ({self.stage1_epochs}) is more than epochs ({self.epochs})")
+        if self.shard and self.compile:
+            raise ValueError(
+                "a head that is spread over processes cannot be compiled: set shard or compile to false"
+            )
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"batch_size ({self.batch_size}) cannot be done in {self.accumulate} equal micro-batches (accumulate)"
+            )
+        return self
+
+
+class MethodConfig(BaseModel):
+    """The method and its parameters; which parameters there are depends on the name and the rule."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str = "sst+satl"
+    threshold: str | None = None
+    generators: tuple[str, ...] | None = None
+
+    @field_validator("generators", mode="before")
+    @classmethod
+    def _one_needs_no_list(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    def declared(self) -> Method:
+        """Return the method, with another threshold rule or fewer generators where that is asked for."""
+        method = get_method(self.name)
+        if self.generators is not None:
+            method = method.with_generators(self.generators)
+        return method if self.threshold is None else method.with_threshold(self.threshold)
+
+    def parameters(self) -> Parameters:
+        """Return the validated parameters of the method."""
+        return self.declared().parameters.model_validate(self.model_extra or {})
+
+
+# A run may go on with other values of these: they say where things are, how fast it is, what it keeps and how long it
+# lasts. The labels themselves are compared by their digest.
+_FREE_TO_CHANGE = {
+    "images": {"workers", "cache_gb", "gpu_cache_gb"},
+    "model": {"pretrained", "weights", "word_vectors", "text_model", "missing_words"},
+    "training": {
+        "epochs",
+        "evaluate_every",
+        "device",
+        "compile",
+        "cuda_graphs",
+        "shard",
+        "checkpoint_steps",
+        "checkpoint_epochs",
+        "tensorboard",
+    },
+}
+
+
+class RunConfig(Section):
+    """Everything that decides what a run does."""
+
+    data: DataConfig
+    images: ImagesConfig = Field(default_factory=ImagesConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    method: MethodConfig = Field(default_factory=MethodConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+
+    @property
+    def source_size(self) -> int:
+        """Side of the images as they are read, before any transform."""
+        return self.images.store_size if self.data.scenes is None else self.data.scenes.size
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the whole configuration, defaults and method parameters included, as plain data."""
+        plain: dict[str, Any] = self.model_dump(mode="json")
+        chosen = self.method.model_dump(mode="json", include={"threshold", "generators"}, exclude_none=True)
+        parameters = self.method.parameters().model_dump(mode="json")
+        plain["method"] = {"name": self.method.name, **chosen, **parameters}
+        return plain
+
+    def fixed(self) -> dict[str, str]:
+        """Return the values, as JSON by ``section.key``, that must stay what they are while a run is trained."""
+        return {
+            f"{section}.{key}": json.dumps(value, sort_keys=True)
+            for section, values in self.resolved().items()
+            for key, value in values.items()
+            if (key == "scenes" if section == "data" else key not in _FREE_TO_CHANGE.get(section, ()))
+        }

@@ -1,0 +1,163 @@
+"""Configurations from YAML files and ``--set``, checked; what is wrong with one is said in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from satl.errors import ConfigError, nearest
+from satl.runs.settings import parse_setting, problem_words, read_yaml
+from satl.runs.config import RunConfig, Section
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def read_config(path: Path | str, overrides: Iterable[str] = ()) -> RunConfig:
+    """Read a YAML file and apply ``a.b=c`` overrides.
+
+    Relative paths in the file are relative to the file, those in overrides to the working folder.
+
+    Raises:
+        ConfigError: the file cannot be read, a key is unknown, or a value does not fit.
+    """
+    path = Path(path)
+    content = read_yaml(path, "a YAML file with sections such as data and training")
+    make_absolute(content, path.parent)
+    return override_config(content, overrides, str(path))
+
+
+def override_config(content: Mapping[str, Any], overrides: Iterable[str], origin: str) -> RunConfig:
+    """Apply ``a.b=c`` overrides to plain data and validate it; relative paths are relative to the working folder."""
+    result = apply_overrides(content, overrides)
+    # A run is resumed and evaluated from any folder.
+    make_absolute(result, Path.cwd())
+    return make_config(result, origin)
+
+
+def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
+    """Return ``content`` with ``section.key=value`` settings applied; values are read as YAML.
+
+    >>> apply_overrides({"training": {"epochs": 20}}, ["training.epochs=3", "method.name=sst"])
+    {'training': {'epochs': 3}, 'method': {'name': 'sst'}}
+    """
+    result = _copy(content)
+    for override in overrides:
+        try:
+            name, value = parse_setting(override)
+        except ValueError as error:
+            raise ConfigError(f"--set {override}: {error}.") from error
+        *sections, key = name.split(".")
+        place = result
+        for section in sections:
+            if not isinstance(place.get(section), dict):
+                place[section] = {}
+            place = place[section]
+        place[key] = value
+    return result
+
+
+def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
+    """Validate plain data; ``origin`` is named in messages."""
+    try:
+        config = RunConfig.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, RunConfig)) from error
+    try:
+        method = config.method.declared()
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+    try:
+        config.method.parameters()
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, method.parameters, prefix="method.")) from error
+    return config
+
+
+def make_section(kind: type[AnySection], content: Any, name: str, origin: str) -> AnySection:
+    """Validate one section that is no part of a run; ``name`` and ``origin`` are named in messages."""
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{origin}: {name} must be a section of keys, not {content!r}; mend this value.")
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, origin, kind, prefix=f"{name}.")) from error
+
+
+def save_config(config: RunConfig, path: Path) -> None:
+    """Write the resolved configuration as YAML, atomically."""
+    from satl.files import atomic_path
+
+    with atomic_path(path) as temporary:
+        temporary.write_text(yaml.safe_dump(config.resolved(), sort_keys=False), encoding="utf-8")
+
+
+def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
+
+
+def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the place of every path of a run configuration.
+
+    >>> [".".join(keys) for keys in path_keys()]
+    ['data.table', 'data.images', 'data.truth', 'data.root', 'data.holdout_from', 'model.weights', 'model.word_vectors']
+    """
+    for name, field in model.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        if Path in kinds:
+            yield (*prefix, name)
+        for kind in kinds:
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from path_keys(kind, (*prefix, name))
+
+
+def make_absolute(content: dict[str, Any], folder: Path) -> None:
+    """Write out, in place, the relative paths of plain data; they are relative to ``folder``."""
+    for *sections, key in path_keys():
+        place: Any = content
+        for section in sections:
+            place = place.get(section) if isinstance(place, dict) else None
+        if isinstance(place, dict) and isinstance(place.get(key), str):
+            place[key] = str((folder / Path(place[key]).expanduser()).resolve())
+    model = content.get("model")
+    text = model.get("text_model") if isinstance(model, dict) else None
+    if isinstance(model, dict) and isinstance(text, str) and text.startswith((".", "~", "/")):
+        model["text_model"] = str((folder / Path(text).expanduser()).resolve())  # a folder, not a name
+
+
+def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix: str = "") -> str:
+    """Turn the first problem of a validation into one sentence."""
+    problems = error.errors()
+    # A misspelt key often makes another one missing: the misspelling is the better news.
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    place = [str(part) for part in problem["loc"] if not _is_union_tag(str(part))]
+    key = prefix + ".".join(place)
+    if problem["type"] == "extra_forbidden":
+        choices = _keys_beside(root, place)
+        hint = nearest(place[-1], choices) or f"; valid keys: {', '.join(choices)}"
+        return f"{origin}: there is no key '{key}'{hint}."
+    if problem["type"] == "missing":
+        return f"{origin}: the key '{key}' is missing; add it."
+    return f"{origin}: {key or 'the configuration'}: {problem_words(problem)}; mend this value."
+
+
+def _is_union_tag(part: str) -> bool:
+    return part.startswith(("literal[", "tuple[", "function-"))
+
+
+def _keys_beside(root: type[BaseModel], place: list[str]) -> list[str]:
+    model: Any = root
+    for key in place[:-1]:
+        annotation = model.model_fields[key].annotation
+        model = next(
+            (
+                option
+                for option in (annotation, *getattr(annotation, "__args__", ()))
+                if isinstance(option, type) and issubclass(option, BaseModel)
+            ),
+            model,
+        )
+    return list(model.model_fields)

@@ -1,0 +1,268 @@
+"""The folder of a run, and nothing else knows its names."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from satl.errors import ConfigError, RunError, in_shell
+from satl.files import atomic_path
+from satl.runs.config import RunConfig
+from satl.runs.reading import make_config
+
+_DOOMED = ".removed"
+
+
+class RunFolder:
+    """Where a run keeps what it says and learns.
+
+    ``config.yaml``, ``classes.json``, ``data.json`` (how its labels are recognised), ``metrics.jsonl`` (a line an
+    epoch), ``train.log``, ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on)
+    and ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP). With ``data.holdout``
+    also ``labels.npz``, everything that was known, and ``held_out.npz``, which of it training did not see. A
+    finished cell of an experiment has ``result.json``, and perhaps no checkpoints any more.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.log = self.path / "train.log"
+        self.environment = self.path / "environment.json"
+        self.thresholds = self.path / "thresholds.csv"
+        self.classes = self.path / "classes.json"
+        self.data = self.path / "data.json"
+        self.checkpoints = self.path / "checkpoints"
+        self.labels = self.path / "labels.npz"
+        self.held_out = self.path / "held_out.npz"
+        self.result = self.path / "result.json"
+        self.curves = self.path / "tensorboard"
+
+    @classmethod
+    def create(cls, path: Path | str) -> RunFolder:
+        """Make a new run folder; an existing run is never overwritten."""
+        folder = cls.check_free(path)
+        try:
+            folder.checkpoints.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(
+                f"{folder.path}: cannot be made ({error.strerror}); give another --out."
+            ) from error
+        return folder
+
+    @classmethod
+    def check_free(cls, path: Path | str) -> RunFolder:
+        """Say at once if a new run cannot be put there; nothing is written."""
+        folder = cls(path)
+        try:
+            taken = folder.config.exists()
+        except OSError as error:
+            raise RunError(
+                f"{folder.path}: cannot be looked into ({error.strerror}); give another --out."
+            ) from error
+        if taken:
+            raise RunError(
+                f"{folder.path}: already holds a run; continue it with "
+                f"`satl train --resume {in_shell(folder.path)}` or give another --out."
+            )
+        if folder.path.exists() and not folder.path.is_dir():
+            raise RunError(f"{folder.path}: is a file, not a folder; give another --out.")
+        return folder
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """Open an existing run folder."""
+        folder = cls(path)
+        if not folder.path.is_dir():
+            raise RunError(f"{folder.path}: is not a folder; give the folder that `satl train --out` wrote.")
+        if not folder.config.is_file():
+            raise RunError(
+                f"{folder.path}: holds no config.yaml, so it is not a run; give the folder that "
+                "`satl train --out` wrote."
+            )
+        return folder
+
+    def read_config(self) -> RunConfig:
+        """Return the configuration the run was started with."""
+        try:
+            content = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise RunError(f"{self.config}: cannot be read; restore it from a copy of the run.") from error
+        try:
+            return make_config(content if isinstance(content, dict) else {}, str(self.config))
+        except ConfigError as error:
+            gone = self._packages_gone()
+            if not gone:
+                raise
+            raise RunError(
+                f"{error} The run was made with {', '.join(gone)}, which is not installed here; install it first."
+            ) from error
+
+    def _packages_gone(self) -> list[str]:
+        """Return the packages whose methods the run may need and that are not installed."""
+        from satl.runs.environment import missing_packages
+
+        try:
+            return missing_packages(json.loads(self.environment.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []  # only a remark is lost
+
+    def require_inputs(self, config: RunConfig) -> None:
+        """Refuse a run whose table or images were moved since, and say where to write their new place."""
+        for key in ("table", "truth", "images", "root", "holdout_from"):
+            place = getattr(config.data, key)
+            try:
+                gone = place is not None and not place.exists()
+            except OSError:
+                gone = False  # it may not be looked at; what reads it says so
+            if gone:
+                raise RunError(
+                    f"{self.path}: {place}, its data.{key}, is not there; put it back, or write where it is now "
+                    f"into {self.config}."
+                )
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """Return the rows of ``metrics.jsonl``; a half-written last line is left out."""
+        if not self.metrics.exists():
+            return []
+        rows = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                rows.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return rows
+
+    def append_metrics(self, row: Mapping[str, Any]) -> None:
+        """Add the row of an epoch."""
+        line = json.dumps(row, allow_nan=False) + "\n"
+        with self._told_of_the_disk(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+            file.write(line)
+
+    def keep_metrics_before(self, epoch: int) -> None:
+        """Drop the rows of ``epoch`` and later, which a resumed run will write again."""
+        rows = [row for row in self.read_metrics() if row["epoch"] < epoch]
+        with atomic_path(self.metrics) as temporary:
+            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def write_thresholds(self, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write ``thresholds.csv``."""
+        with (
+            atomic_path(self.thresholds) as temporary,
+            temporary.open("w", newline="", encoding="utf-8") as file,
+        ):
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(header)
+            writer.writerows(rows)
+
+    def write_classes(self, classes: Sequence[str]) -> None:
+        """Write the class names, in the order of the network's outputs."""
+        with atomic_path(self.classes) as temporary:
+            temporary.write_text(json.dumps(list(classes), ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def read_classes(self) -> tuple[str, ...]:
+        """Return the class names."""
+        try:
+            classes = json.loads(self.classes.read_text(encoding="utf-8"))
+            if not isinstance(classes, list):
+                raise ValueError("a list of names is needed")
+            return tuple(map(str, classes))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.classes}: cannot be read; restore it from a copy of the run.") from error
+
+    def write_fingerprint(self, fingerprint: str) -> None:
+        """Write by what the labels and the split of the run are recognised."""
+        with atomic_path(self.data) as temporary:
+            temporary.write_text(json.dumps({"fingerprint": fingerprint}) + "\n", encoding="utf-8")
+
+    def read_fingerprint(self) -> str | None:
+        """Return what :meth:`write_fingerprint` wrote; None for a run of a version that did not."""
+        try:
+            return str(json.loads(self.data.read_text(encoding="utf-8"))["fingerprint"])
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{self.data}: cannot be read; restore it from a copy of the run.") from error
+
+    def write_environment(self, facts: Mapping[str, Any]) -> None:
+        """Write ``environment.json``."""
+        with atomic_path(self.environment) as temporary:
+            temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+
+    @contextmanager
+    def new_checkpoint(self, name: str) -> Iterator[Path]:
+        """Yield a folder to write a checkpoint into; it takes the place of the old one only when complete."""
+        final = self.checkpoints / name
+        fresh, old = final.with_name(f"{name}.new"), final.with_name(f"{name}.old")
+        with self._told_of_the_disk(final):
+            for leftover in (fresh, old):
+                if leftover.exists() and (leftover == fresh or final.exists()):
+                    shutil.rmtree(leftover)
+            fresh.mkdir(parents=True)
+            try:
+                yield fresh
+            except OSError:
+                shutil.rmtree(fresh, ignore_errors=True)  # a disk that is full needs the room
+                raise
+            if final.exists():
+                final.replace(old)
+            fresh.replace(final)
+        shutil.rmtree(old, ignore_errors=True)
+
+    @contextmanager
+    def _told_of_the_disk(self, place: Path) -> Iterator[None]:
+        """Say in a sentence that something of a run that is under way cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            raise RunError(
+                f"{place}: cannot be written ({error.strerror or error}); make room on the disk or make the folder "
+                f"writable, then go on from the last checkpoint with `satl train --resume {in_shell(self.path)}`."
+            ) from error
+
+    def find_checkpoint(self, name: str) -> Path | None:
+        """Return the folder of a checkpoint if there is one."""
+        final = self.checkpoints / name
+        old = final.with_name(f"{name}.old")  # the process died between two renames
+        return next((candidate for candidate in (final, old) if candidate.is_dir()), None)
+
+    def checkpoint(self, name: str) -> Path:
+        """Return the folder of a checkpoint, or say that there is none."""
+        place = self.find_checkpoint(name)
+        if place is not None:
+            return place
+        if self.result.is_file():
+            remedy = (
+                "its experiment did not keep it (`models` of the grid), train it again with "
+                f"`satl train {in_shell(self.config)} --out NEW`"
+            )
+        elif name != "last" and (self.checkpoints / "last").is_dir():
+            remedy = f"no epoch was validated yet, continue with `satl train --resume {in_shell(self.path)}`"
+        else:
+            remedy = "the run was cut off before it wrote one, remove the folder and start again"
+        raise RunError(f"{self.path}: holds no checkpoint '{name}'; {remedy}.")
+
+    def keep_checkpoints(self, names: Sequence[str]) -> None:
+        """Remove all checkpoints but these, to save space.
+
+        What cannot be removed stays for the next call: nobody loses a finished run for it.
+        """
+        if not self.checkpoints.is_dir():
+            return
+        kept = [self.find_checkpoint(name) for name in names]
+        with suppress(OSError):
+            for leftover in self.checkpoints.glob(f"*{_DOOMED}"):
+                shutil.rmtree(leftover)
+            for entry in tuple(self.checkpoints.iterdir()):
+                if entry.is_dir() and entry not in kept:
+                    # Renamed first: one that is half removed must not be taken for a checkpoint.
+                    shutil.rmtree(entry.replace(entry.with_name(f"{entry.name}{_DOOMED}")))
+            if not names:
+                self.checkpoints.rmdir()

@@ -1,0 +1,163 @@
+"""``scenes``: an endless data set of drawn pictures with complete, true labels.
+
+Twenty-four categories of everyday objects, 2 to 4 in a picture, in seven contexts. Scene ``index`` depends on
+``(seed, index)`` and is painted at any size; nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from satl.errors import ConfigError
+from satl.files import atomic_path, check_out_folder
+from satl.labels import LabelTable, write_table
+from satl.scenes.objects import CATEGORIES
+from satl.scenes.render import LARGEST_SIZE, SMALLEST_SIZE, compose, compose_object, paint
+
+SCENE_CLASSES: tuple[str, ...] = tuple(CATEGORIES)
+"""Names of the categories, in the order of the columns."""
+
+_CHUNK = 64
+_FORMATS = MappingProxyType({"png": "PNG", "jpg": "JPEG"})
+
+
+def render_scene(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
+    """Render one scene.
+
+    Returns pixels, shape (size, size, 3), uint8 RGB, and labels, shape (C,), int8: +1 present, -1 absent. Both
+    depend on ``(seed, index, size)`` only; the labels do not depend on the size.
+
+    >>> pixels, labels = render_scene(0, size=32)
+    >>> pixels.shape, 2 <= int((labels == 1).sum()) <= 4
+    ((32, 32, 3), True)
+    """
+    _check(size, seed, index)
+    scene = compose(index, seed)
+    labels = np.full(len(SCENE_CLASSES), -1, dtype=np.int8)
+    labels[[SCENE_CLASSES.index(name) for name in scene.categories]] = 1
+    return paint(scene, size), labels
+
+
+def render_object(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.uint8], int]:
+    """Render one object alone, of a picture that is no scene.
+
+    Returns pixels, shape (size, size, 3), uint8 RGB, and the number of its category in :data:`SCENE_CLASSES`.
+
+    >>> pixels, category = render_object(0, size=32)
+    >>> pixels.shape, SCENE_CLASSES[category] in CATEGORIES
+    ((32, 32, 3), True)
+    """
+    _check(size, seed, index)
+    scene = compose_object(index, seed)
+    return paint(scene, size), SCENE_CLASSES.index(scene.categories[0])
+
+
+def make_scenes(
+    count: int, size: int = 64, seed: int = 0, start: int = 0, workers: int | None = None
+) -> tuple[NDArray[np.uint8], LabelTable]:
+    """Render scenes ``start`` to ``start + count - 1`` into memory.
+
+    Returns pixels, shape (N, size, size, 3), uint8 RGB, and a complete table with the images
+    ``scene-00000.png`` and so on. ``workers`` greater than 1 renders in as many processes, with the same result;
+    a script that asks for them needs the usual ``if __name__ == "__main__":``.
+
+    >>> pixels, table = make_scenes(3, size=32, start=10)
+    >>> pixels.shape, table.images
+    ((3, 32, 32, 3), ('scene-00010.png', 'scene-00011.png', 'scene-00012.png'))
+    """
+    _check(size, seed, start, count)
+    pixels = np.empty((count, size, size, 3), dtype=np.uint8)
+    cells = np.empty((count, len(SCENE_CLASSES)), dtype=np.int8)
+    for row, (image, labels) in enumerate(_rendered(count, size, seed, start, workers)):
+        pixels[row], cells[row] = image, labels
+    return pixels, LabelTable(images=_names(count, start), classes=SCENE_CLASSES, cells=cells)
+
+
+def write_scenes(
+    folder: str | Path,
+    count: int,
+    size: int = 96,
+    seed: int = 0,
+    start: int = 0,
+    workers: int | None = None,
+    image_format: str = "png",
+    *,
+    force: bool = False,
+) -> LabelTable:
+    """Render scenes into ``folder``: the images and, last, ``labels.csv`` with the complete labels.
+
+    ``image_format`` is ``png`` or ``jpg``. Returns the table. Whoever finds a ``labels.csv`` finds all its images.
+    A folder that holds one already is refused; with ``force`` it is replaced, and so are images of the same names.
+    """
+    _check(size, seed, start, count)
+    if image_format not in _FORMATS:
+        raise ConfigError(
+            f"scenes are written as png or jpg, not as {image_format!r}: pass --format png or --format jpg."
+        )
+    target = Path(folder)
+    check_out_folder(target)
+    labels_file = target / "labels.csv"
+    if labels_file.exists():
+        if not force:
+            raise ConfigError(
+                f"--out {target}: holds a labels.csv already; give another folder, or pass --force to replace it and "
+                "images of the same names."
+            )
+        if labels_file.is_dir():
+            raise ConfigError(f"--out {target}: its labels.csv is a folder; give another folder.")
+        labels_file.unlink()  # first: the old labels must not stand beside new images, should this be cut off
+    names = _names(count, start, image_format)
+    cells = np.empty((count, len(SCENE_CLASSES)), dtype=np.int8)
+    for row, (image, labels) in enumerate(_rendered(count, size, seed, start, workers)):
+        with atomic_path(target / names[row]) as temporary:
+            Image.fromarray(image).save(temporary, format=_FORMATS[image_format], quality=92)
+        cells[row] = labels
+    table = LabelTable(images=names, classes=SCENE_CLASSES, cells=cells)
+    write_table(table, labels_file)
+    return table
+
+
+def _names(count: int, start: int, suffix: str = "png") -> tuple[str, ...]:
+    return tuple(f"scene-{index:05d}.{suffix}" for index in range(start, start + count))
+
+
+def _check(size: int, seed: int, start: int, count: int = 1) -> None:
+    if not SMALLEST_SIZE <= size <= LARGEST_SIZE:
+        raise ConfigError(
+            f"scenes can be rendered at {SMALLEST_SIZE} to {LARGEST_SIZE} pixels, not at {size}: pass --size 64."
+        )
+    if seed < 0:
+        raise ConfigError(f"the seed of the scenes must not be negative, and {seed} is: pass --seed 0.")
+    if count < 1 or start < 0:
+        raise ConfigError(f"{count} scenes from number {start} cannot be rendered: pass --count 1 or more.")
+
+
+def _rendered(
+    count: int, size: int, seed: int, start: int, workers: int | None
+) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.int8]]]:
+    """Yield the scenes in order; in other processes where that was asked for and can work."""
+    draw = partial(render_scene, size=size, seed=seed)
+    indices = range(start, start + count)
+    done = 0
+    if workers is not None and workers > 1 and count > 1:
+        # A fresh interpreter per worker: a fork would copy the threads' locks of whoever calls.
+        context = multiprocessing.get_context("spawn")
+        try:
+            with ProcessPoolExecutor(min(workers, count), mp_context=context) as pool:
+                for result in pool.map(draw, indices, chunksize=min(_CHUNK, -(-count // workers))):
+                    yield result
+                    done += 1
+        except (BrokenProcessPool, OSError, ImportError):
+            pass  # no processes to be had here (no memory, no importable main module): go on in this one
+    for index in indices[done:]:
+        yield draw(index)

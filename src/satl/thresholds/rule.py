@@ -1,0 +1,146 @@
+"""The interface of all threshold rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from satl.checks import check_signed
+from satl.distributed import sum_across
+from satl.thresholds.functional import add_to_histogram, move_thresholds, pseudo_labels
+
+
+class ThresholdRule(nn.Module):
+    """One threshold per class for the scores of one generator.
+
+    A rule starts at 1.0, where it emits no pseudo-label, and moves at each :meth:`update`. Training calls
+    :meth:`observe` at every step and :meth:`update` at the start of each epoch of stage 2. All state lives in
+    buffers, so checkpoints hold it; what differs between processes until an update adds it up is called
+    ``counts``.
+    """
+
+    value: Tensor
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        if num_classes < 1:
+            raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
+        self.num_classes = num_classes
+        self.register_buffer("value", torch.ones(num_classes))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Go to another device with the model, but stay in float32.
+
+        Rounded down, a threshold would let the scores pass from which it was estimated.
+        """
+        exact = self.value.detach()
+        super()._apply(fn, recurse)
+        if self.value.dtype != exact.dtype:
+            kept = exact.to(self.value.device)
+            if isinstance(self.value, nn.Parameter):
+                self.value.data = kept  # optimisers hold the parameter itself
+            else:
+                self.value = kept
+        return self
+
+    def observe(self, scores: Tensor, labels: Tensor) -> None:
+        """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it.
+
+        A score that means nothing is NaN and is left out, whether its cell is known or not.
+        """
+
+    def check_batch(self, scores: Tensor, labels: Tensor) -> None:
+        """Refuse scores and labels that are not of this rule's classes: they would be broadcast to them."""
+        if scores.shape != labels.shape or scores.dim() != 2 or scores.shape[1] != self.num_classes:
+            raise ValueError(
+                f"scores and labels must be (B, {self.num_classes}), got {tuple(scores.shape)} and "
+                f"{tuple(labels.shape)}."
+            )
+        check_signed(labels)
+
+    def update(self) -> None:
+        """Move the thresholds."""
+        raise NotImplementedError
+
+    def limit(self) -> Tensor:
+        """Return the thresholds ``(C,)`` at which updates would end if they observed the same scores for ever.
+
+        Like :meth:`update` it must be called by all of several processes.
+        """
+        raise NotImplementedError
+
+    def pseudo_labels(self, scores: Tensor, labels: Tensor, images: Tensor | None = None) -> Tensor:
+        """Return ``labels`` in which unknown cells strictly above the threshold are 1; known cells stay.
+
+        ``images`` ``(B,)``, the index of each image in the training set, is for rules that remember cells.
+        """
+        return pseudo_labels(scores, labels, self.value)
+
+
+class EvidenceThreshold(ThresholdRule):
+    """A rule that adds up what it observes in ``counts`` and moves to the thresholds that follow from it.
+
+    With several processes the counts are added up in :meth:`update`, so every process ends with the same
+    thresholds; ``update`` must then be called by all of them. A class without evidence keeps its threshold.
+    """
+
+    counts: Tensor
+
+    def __init__(self, num_classes: int, *shape: int) -> None:
+        super().__init__(num_classes)
+        self.register_buffer("counts", torch.zeros(*shape, dtype=torch.int64))
+
+    @property
+    def step(self) -> float:
+        """The share of the way to the ideal thresholds that one update goes."""
+        return 1.0
+
+    def thresholds_of(self, counts: Tensor) -> Tensor:
+        """Return the ideal thresholds ``(C,)`` that follow from counts (NaN: no evidence)."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def ideal(self) -> Tensor:
+        """Return the ideal thresholds ``(C,)`` of what was observed so far (NaN: no evidence).
+
+        Counts are added up over processes, so all of them must call it.
+        """
+        return self.thresholds_of(sum_across(self.counts))
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Move ``value`` towards the ideal thresholds and start counting anew."""
+        self.value.copy_(move_thresholds(self.value, self.ideal(), self.step))
+        self.counts.zero_()
+
+    @torch.no_grad()
+    def limit(self) -> Tensor:
+        """Return the ideal thresholds, or the present one where a class has none or updates go nowhere."""
+        return move_thresholds(self.value, self.ideal(), 1.0 if self.step > 0 else 0.0)
+
+
+class HistogramThreshold(EvidenceThreshold):
+    """A rule whose counts are histograms of scores on [0, 1] per class: ``(rows, C, bins)``.
+
+    Args:
+        num_classes: number of classes.
+        rows: 2 for known negatives and known positives, 3 for unknown cells as well.
+        bins: resolution of the histograms.
+        min_count: a class with fewer known cells since the last update keeps its threshold.
+    """
+
+    def __init__(self, num_classes: int, rows: int, bins: int, min_count: int) -> None:
+        if bins < 2 or min_count < 1:
+            raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")
+        super().__init__(num_classes, rows, num_classes, bins)
+        self.bins = bins
+        self.min_count = min_count
+
+    @torch.no_grad()
+    def observe(self, scores: Tensor, labels: Tensor) -> None:
+        """Add the scores of one batch to the histograms."""
+        self.check_batch(scores, labels)
+        add_to_histogram(self.counts, scores, labels)

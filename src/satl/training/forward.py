@@ -1,0 +1,111 @@
+"""Run a network over images: class probabilities, generator scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from satl.distributed import world_size
+from satl.images import Batches, EvalTransform
+from satl.images.batches import told_of_workers
+from satl.methods import Learner
+
+FloatArray = np.ndarray[Any, np.dtype[np.float32]]
+
+
+@torch.no_grad()
+def class_probabilities(
+    network: nn.Module, batches: Batches, transform: EvalTransform, device: torch.device, bf16: bool = False
+) -> FloatArray:
+    """Return the class probability of every image of ``batches`` in its order, ``(N, C)``.
+
+    Where the batches are shared by several processes, each handles its share, and all get the whole. Otherwise
+    nothing is exchanged, so that a process may ask alone.
+    """
+    return _collect(
+        network,
+        batches,
+        lambda images, indices: {"probability": network(transform(images)).logits.float().sigmoid()},
+        device,
+        bf16,
+    )["probability"]
+
+
+@torch.no_grad()
+def pooled_features(
+    backbone: nn.Module, batches: Batches, transform: EvalTransform, device: torch.device, bf16: bool = False
+) -> FloatArray:
+    """Return the mean over the last feature map of every image of ``batches`` in its order, ``(N, D)``.
+
+    Where the batches are shared by several processes, each handles its share, and all get the whole. Otherwise
+    nothing is exchanged, so that a process may ask alone.
+    """
+    return _collect(
+        backbone,
+        batches,
+        lambda images, indices: {"features": backbone(transform(images)).float().mean(dim=(2, 3))},
+        device,
+        bf16,
+    )["features"]
+
+
+@torch.no_grad()
+def cell_scores(
+    learner: Learner,
+    cells: Tensor,
+    batches: Batches,
+    transform: EvalTransform,
+    device: torch.device,
+    bf16: bool = False,
+) -> dict[str, FloatArray]:
+    """Return ``probability`` and the scores of each generator for every cell, each ``(N, C)``, unaugmented.
+
+    Processes share the work as in :func:`class_probabilities`.
+    """
+    return _collect(
+        learner,
+        batches,
+        lambda images, indices: learner.score(transform(images), cells.index_select(0, indices), indices),
+        device,
+        bf16,
+    )
+
+
+def _collect(
+    module: nn.Module, batches: Batches, compute: Any, device: torch.device, bf16: bool
+) -> dict[str, FloatArray]:
+    was_training = module.training
+    module.eval()
+    parts: list[dict[str, Tensor]] = []
+    positions: list[Tensor] = []
+    try:
+        with told_of_workers():
+            for batch in batches.epoch(0):
+                if len(batch.indices) == 0:
+                    continue
+                images = batch.images.to(device, non_blocking=True)
+                indices = batch.indices.to(device, non_blocking=True)
+                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                    parts.append(compute(images, indices))
+                positions.append(batch.indices)
+    finally:
+        module.train(was_training)
+    mine = {
+        name: torch.cat([part[name] for part in parts]).float().cpu().numpy() for name in (parts or [{}])[0]
+    }
+    where = torch.cat(positions).numpy() if positions else np.empty(0, dtype=np.int64)
+    shares: list[Any] = [(where, mine)]
+    # Batches that are not shared are of this process's own images, about which the others know nothing.
+    if batches.world_size > 1:
+        shares = [None] * world_size()
+        dist.all_gather_object(shares, (where, mine))
+    shares = [share for share in shares if len(share[0])]
+    found = np.concatenate([share[0] for share in shares])
+    row_of = np.empty(int(batches.indices.max()) + 1, dtype=np.int64)
+    row_of[found] = np.arange(len(found))
+    order = row_of[batches.indices]
+    return {name: np.concatenate([share[1][name] for share in shares])[order] for name in shares[0][1]}
