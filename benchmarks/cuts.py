@@ -13,14 +13,14 @@ import numpy as np
 
 from satl.evaluation.paired import paired_test
 from satl.inference.decision_thresholds import DecisionThresholds, above
-from satl.inference.recogniser import evaluate_run, seen_scores
+from satl.inference.run_evaluation import evaluate_run, score_training_data
 from satl.thresholds import MetricThreshold
 from satl.thresholds.application import apply_rule
 
 
 def measured(run: Path) -> dict[str, tuple[float, float]]:
     """Return each number at 0.5 and with cuts, in per cent."""
-    table, scores = seen_scores(run)
+    table, scores = score_training_data(run)
     rows = apply_rule(MetricThreshold(table.num_classes), scores, table.cells, table.classes)
     cuts = DecisionThresholds(np.array([above(row.threshold) for row in rows]), "mat")
     cut, _ = evaluate_run(run, "test", choose=lambda _: cuts)

@@ -38,7 +38,7 @@ def warm(seed: int, weights: Path, overrides: list[str]) -> dict[str, float]:
 def train(method: str, seed: int, weights: Path, overrides: list[str]) -> dict[str, float]:
     """Train and test one method in this process, from the weights of the warm-up where there are any."""
     from satl.demo.demo import demo_config
-    from satl.inference.recogniser import evaluate_run
+    from satl.inference.run_evaluation import evaluate_run
     from satl.runs.data import load_data
     from satl.runs.run_folder import RunFolder
     from satl.training.trainer import Trainer

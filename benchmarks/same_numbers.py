@@ -87,7 +87,7 @@ def train(variant: str, seed: int, overrides: list[str], device: str) -> dict[st
     import torch
 
     from satl.demo.demo import demo_config
-    from satl.inference.recogniser import evaluate_run
+    from satl.inference.run_evaluation import evaluate_run
     from satl.runs.data import load_data
     from satl.runs.run_folder import RunFolder
     from satl.training.trainer import Trainer

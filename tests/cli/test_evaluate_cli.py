@@ -14,7 +14,8 @@ import yaml
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
 from satl.images import FolderImages
-from satl.inference.recogniser import Recogniser, evaluate_run, seen_scores
+from satl.inference.recogniser import Recogniser
+from satl.inference.run_evaluation import evaluate_run, score_training_data
 from satl.inference.run_record import measure_run
 from satl.runs.data import load_data
 from satl.runs.reading import apply_overrides, make_config
@@ -154,7 +155,7 @@ def test_only_the_images_of_the_split_are_read(table_run: TableRun, monkeypatch:
         assert seen[-1] == (len(read), len(read))
         assert evaluation.as_dict() == wanted
     read.clear()
-    seen_scores(run)
+    score_training_data(run)
     assert sorted(read) == sorted([*data.rows("train"), *data.rows("val")])
     # Where they do not fit into memory they are read one batch after the other, and say the same.
     file = run / "config.yaml"

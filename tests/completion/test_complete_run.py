@@ -12,7 +12,8 @@ from satl.completion.workflow.complete import Completion
 from satl.completion.workflow.from_run import _open, case_from_run, complete_run
 from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError, TableError
-from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.inference.recogniser import Recogniser
+from satl.inference.run_evaluation import evaluate_run
 from satl.labels import LabelTable, mask_table, read_table, write_table
 from satl.labels.holdout import HeldOut
 from satl.runs.reading import make_config

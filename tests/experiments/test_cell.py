@@ -15,7 +15,8 @@ from satl.experiments.experiment_folder import RESULT, ExperimentFolder
 from satl.experiments.grid import Cell
 from satl.experiments.grid_run import DataOnce, cell_facts, keep_models, run_cell
 from satl.experiments.worker import _attempt
-from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.inference.recogniser import Recogniser
+from satl.inference.run_evaluation import evaluate_run
 from satl.runs import data as training_data
 from satl.runs.data import load_data
 from satl.runs.reading import apply_overrides, make_config

@@ -8,7 +8,8 @@ import pytest
 from reports.synthetic import write_run
 from satl.errors import RunError
 from satl.evaluation.pseudo import pseudo_label_table
-from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.inference.recogniser import Recogniser
+from satl.inference.run_evaluation import evaluate_run
 from satl.inference.run_record import (
     MOST_IMAGES,
     RECORD,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from satl.errors import ConfigError, RunError, TableError
-from satl.inference.recogniser import seen_scores
+from satl.inference.run_evaluation import score_training_data
 from satl.labels import read_table, write_table
 from satl.labels.holdout import HeldOut
 from satl.runs.data import RunData, load_data
@@ -114,7 +114,7 @@ def test_the_choice_is_recorded_and_survives_a_break(tmp_path: Path) -> None:
 
 def test_held_out_cells_count_where_thresholds_are_chosen_by_a_run(tmp_path: Path) -> None:
     train(tmp_path / "run", tiny_config(*HOLDOUT, "training.epochs=1", "training.stage1_epochs=1"))
-    table, scores = seen_scores(tmp_path / "run")
+    table, scores = score_training_data(tmp_path / "run")
     before = load_data(tiny_config()).table
     np.testing.assert_array_equal(table.cells, before.cells[before.split != "test"])
     assert scores.shape == table.cells.shape

@@ -18,7 +18,8 @@ from satl.errors import ImageError, RunError
 from satl.evaluation import evaluate_scores
 from satl.images import ArrayImages
 from satl.images.batches import Batch
-from satl.inference.recogniser import Recogniser, evaluate_run
+from satl.inference.recogniser import Recogniser
+from satl.inference.run_evaluation import evaluate_run
 from satl.runs.data import RunData, load_data
 from satl.runs.run_folder import RunFolder
 from satl.training.display import Silent

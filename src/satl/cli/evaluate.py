@@ -33,7 +33,7 @@ def evaluate(
 ) -> None:
     """Measure a trained run on the known cells of a split; writes RUN/evaluation-SPLIT.{json,csv}."""
     from satl.cli.progress import loading
-    from satl.inference.recogniser import evaluate_run
+    from satl.inference.run_evaluation import evaluate_run
 
     with loading("Reading images", as_json) as progress:
         evaluation, split = evaluate_run(run, split, checkpoint, progress, chosen(threshold, thresholds), out)

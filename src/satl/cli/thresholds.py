@@ -154,10 +154,10 @@ def _read(
                     f"{option} {given}: {scores} is a run and has labels of its own; leave it out."
                 )
         from satl.cli.progress import loading
-        from satl.inference.recogniser import seen_scores
+        from satl.inference.run_evaluation import score_training_data
 
         with loading("Reading images") as progress:
-            table, values = seen_scores(scores, progress)
+            table, values = score_training_data(scores, progress)
         return ScoreFile(scores, table.images, table.classes, values, table), table
     file = read_scores(scores, encoding)
     if labels is not None:

@@ -228,7 +228,7 @@ def _train(
     config: RunConfig, data: RunData, path: Path, display: Callable[[RunData], Display] | None
 ) -> tuple[MethodRecord, Evaluation]:
     """Train one method, test its best model, and score the training cells with its last one."""
-    from satl.inference.recogniser import evaluate_run
+    from satl.inference.run_evaluation import evaluate_run
     from satl.inference.run_record import measure_run
     from satl.runs.run_folder import RunFolder
     from satl.training.trainer import Interrupted, Trainer

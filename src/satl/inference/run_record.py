@@ -132,7 +132,8 @@ def measure_run(
         RunError: the run is not finished, or its data has changed.
     """
     from satl.evaluation import evaluate_scores
-    from satl.inference.recogniser import Recogniser, require_same_data
+    from satl.inference.recogniser import Recogniser
+    from satl.inference.run_evaluation import require_same_data
     from satl.runs.data import load_data
 
     config, epochs = read_plain_config(folder.path), folder.read_metrics()

@@ -10,8 +10,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from satl.errors import ConfigError, nearest
-from satl.runs.settings import parse_setting, problem_words, read_yaml
 from satl.runs.config import RunConfig, Section
+from satl.runs.settings import parse_setting, problem_words, read_yaml
 
 AnySection = TypeVar("AnySection", bound=Section)
 
