@@ -10,8 +10,8 @@ import importlib.util
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,8 @@ MISSING = [
     for name, found in (("Chromium", CHROMIUM), ("Playwright", importlib.util.find_spec("playwright")))
     if found is None
 ]
+PATIENCE = 600_000.0
+"""Milliseconds; it only guards against hanging."""
 REQUIRED = os.environ.get("SATL_BROWSER_TESTS") == "required"
 
 
@@ -38,6 +40,17 @@ def needs_chromium(tested: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(MISSING) and not REQUIRED, reason=reason)
 
 
+def _patient(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a maker of contexts or pages that wait as long as a busy machine may need."""
+
+    def made(*args: Any, **options: Any) -> Any:
+        opened = make(*args, **options)
+        opened.set_default_timeout(PATIENCE)
+        return opened
+
+    return made
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     assert not MISSING, f"{' and '.join(MISSING)} missing"
@@ -45,6 +58,8 @@ def browser() -> Iterator[Browser]:
 
     flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=flags)
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=flags, timeout=PATIENCE)
+        for name in ("new_context", "new_page"):
+            setattr(launched, name, _patient(getattr(launched, name)))
         yield launched
         launched.close()

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from reference import shared_batches, two_processes
-from reference.run_two import run_two
+from harness import shared_batch_worker, shared_state_worker
+from harness.two_processes import run_in_two_processes
 from satl.distributed import (
     count_per_process,
     gather_across,
@@ -26,22 +26,22 @@ from satl.models.batch_norm import SharedBatchNorm, share_statistics
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Tensor]]:
-    return run_two(two_processes.__file__, tmp_path_factory.mktemp("pair"))
+    return run_in_two_processes(shared_state_worker.__file__, tmp_path_factory.mktemp("pair"))
 
 
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    return run_two(shared_batches.__file__, tmp_path_factory.mktemp("sharing"))
+    return run_in_two_processes(shared_batch_worker.__file__, tmp_path_factory.mktemp("sharing"))
 
 
 @pytest.fixture(scope="module")
 def whole() -> dict[str, dict[str, Tensor]]:
-    return shared_batches.learn()
+    return shared_batch_worker.learn()
 
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Tensor]:
-    return two_processes.learn()
+    return shared_state_worker.learn()
 
 
 def test_thresholds_are_those_of_one_process(pair: list[dict[str, Tensor]], alone: dict[str, Tensor]) -> None:
@@ -75,7 +75,7 @@ def in_order(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def test_prototypes_are_those_of_one_process(pair: list[dict[str, Tensor]]) -> None:
     for name in ("prototype_members", "prototype_owners"):
         assert torch.equal(pair[0][name], pair[1][name]), name
-    alone, pair = in_order(two_processes.look()), [in_order(state) for state in pair]
+    alone, pair = in_order(shared_state_worker.look()), [in_order(state) for state in pair]
     assert int((pair[0]["shares"] + pair[1]["shares"] - alone["shares"]).abs().max()) == 0
     assert not torch.equal(pair[0]["shares"], pair[1]["shares"])
     assert int(alone["prototype_members"].sum()) > 12
@@ -93,7 +93,7 @@ def test_thresholds_that_stage_1_does_not_use_learn_together(pair: list[dict[str
         assert torch.equal(pair[0][name], pair[1][name]), name
     assert bool((pair[0]["path"][:2] == 1.0).all())
     assert bool((pair[0]["path"][2:] < 1.0).all())
-    assert not torch.equal(pair[0]["weight"], two_processes.make_network().class_head.output.weight)
+    assert not torch.equal(pair[0]["weight"], shared_state_worker.make_network().class_head.output.weight)
 
 
 def test_sums_and_concatenations(pair: list[dict[str, Tensor]]) -> None:
@@ -146,7 +146,7 @@ def test_a_batch_in_two_shares_is_that_batch(
 
 @pytest.mark.slow
 def test_compiled_code_shares_as_well(whole: dict[str, dict[str, Tensor]], tmp_path: Path) -> None:
-    for state in run_two(shared_batches.__file__, tmp_path, "compiled"):
+    for state in run_in_two_processes(shared_batch_worker.__file__, tmp_path, "compiled"):
         assert list(state) == ["2d", "compare"]
         for name, found in state.items():
             for key, value in whole[name].items():
@@ -154,16 +154,16 @@ def test_compiled_code_shares_as_well(whole: dict[str, dict[str, Tensor]], tmp_p
 
 
 def test_shares_matter(whole: dict[str, dict[str, Tensor]]) -> None:
-    layer = nn.BatchNorm2d(shared_batches.CHANNELS)
-    half = layer(shared_batches.batch(0, 4, 5)[:4])
+    layer = nn.BatchNorm2d(shared_batch_worker.CHANNELS)
+    half = layer(shared_batch_worker.batch(0, 4, 5)[:4])
     assert float((half - whole["bare"]["0.result"][:4]).detach().abs().max()) > 0.05
 
 
 def test_a_shared_layer_alone_is_the_layer() -> None:
     for name in LAYERS[:-1]:
-        plain, shape = shared_batches.layers()[name]
-        shared = SharedBatchNorm(shared_batches.layers()[name][0][0])  # type: ignore[index, arg-type]
-        pixels = shared_batches.batch(0, *shape)
+        plain, shape = shared_batch_worker.layers()[name]
+        shared = SharedBatchNorm(shared_batch_worker.layers()[name][0][0])  # type: ignore[index, arg-type]
+        pixels = shared_batch_worker.batch(0, *shape)
         torch.testing.assert_close(shared(pixels), plain(pixels), rtol=1e-5, atol=1e-5)
         for key, value in plain[0].state_dict().items():  # type: ignore[index, union-attr]
             torch.testing.assert_close(shared.state_dict()[key], value)

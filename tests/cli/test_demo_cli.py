@@ -27,7 +27,7 @@ def _satl(*arguments: str) -> subprocess.CompletedProcess[str]:
         encoding="utf-8",
         env=environment,
         check=False,
-        timeout=240,
+        timeout=600,
     )
 
 

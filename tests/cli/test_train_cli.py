@@ -38,7 +38,7 @@ def test_ctrl_c_then_a_kill_then_the_same_end(satl: Satl, tiny_yaml: Path, tmp_p
     process = start("train", tiny_yaml, "--out", run, *options)
     wait_for_epochs(process, run, 2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 130
     assert out == ""
     last = err.strip().splitlines()[-1]
@@ -51,7 +51,7 @@ def test_ctrl_c_then_a_kill_then_the_same_end(satl: Satl, tiny_yaml: Path, tmp_p
     process = start("train", "--resume", run)
     wait_for_epochs(process, run, done + 2)
     process.kill()
-    process.communicate(timeout=120)
+    process.communicate(timeout=600)
     assert process.returncode == -signal.SIGKILL
     assert done < len(metrics(run)) < 12
 
@@ -143,7 +143,7 @@ def test_from_pictures_to_predictions_as_a_user_does_it(satl: Satl, pictures: Pa
     content["training"] = {**TINY["training"], "epochs": 2, "stage1_epochs": 1}
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(content))
     process = start("train", tmp_path / "config.yaml", "--out", tmp_path / "run")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert "54 training and 6 validation images" in err
     assert "precision" in (tmp_path / "run" / "metrics.jsonl").read_text()
@@ -151,7 +151,7 @@ def test_from_pictures_to_predictions_as_a_user_does_it(satl: Satl, pictures: Pa
     assert code == 0
     assert "split val: 6 images" in " ".join(out.split())
     process = start("predict", tmp_path / "run", pictures, "-o", tmp_path / "predictions.csv")
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     assert "Wrote 60 images x 24 classes" in out
     assert (tmp_path / "predictions.csv").read_text().count("\n") == 1 + 60 * 24

@@ -39,11 +39,11 @@ def main() -> None:
         elif kind == "endless":
             signal.signal(signal.SIGTERM, saved)
             send(event="step", epoch=0, stage=1, step=0)
-            time.sleep(60)
+            time.sleep(600)
         elif kind == "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             send(event="step", epoch=0, stage=1, step=0)
-            time.sleep(60)
+            time.sleep(600)
         else:
             send(event="done", result=RESULT)
 

@@ -122,13 +122,13 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     command = [sys.executable, "-m", "satl", "experiment", str(grid), "--out", str(out), "--jobs", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-    waited_until = time.monotonic() + 120
+    waited_until = time.monotonic() + 600
     while not all((out / "runs" / f"sst-p30-s{seed}" / "checkpoints" / "last").is_dir() for seed in (0, 1)):
         assert time.monotonic() < waited_until
         assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 130
     assert "go on with `satl experiment --out" in said
     assert "Traceback" not in said
@@ -151,7 +151,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, "-m", "satl", "experiment", str(grid), "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    waited_until = time.monotonic() + 120
+    waited_until = time.monotonic() + 600
     metrics = out / "runs" / "sst-p30-s0" / "metrics.jsonl"  # written when the first epoch is over
     while not metrics.is_file():
         assert time.monotonic() < waited_until

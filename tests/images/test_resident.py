@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 import satl.images.resident as resident_module
-from reference.no_sync import forbid_host_synchronisation
+from harness.host_synchronisation import forbid_host_synchronisation
 from satl.errors import ImageError
 from satl.images import (
     ArrayImages,

@@ -13,8 +13,8 @@ from PIL import Image
 from torch import Tensor, nn
 
 from cli.conftest import call
+from harness.host_synchronisation import forbid_host_synchronisation
 from reference import losses as plain_losses
-from reference.no_sync import forbid_host_synchronisation
 from satl.errors import ConfigError
 from satl.evaluation import evaluate_scores
 from satl.inference.recogniser import Recogniser

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from reference.no_sync import HostSynchronisation, forbid_host_synchronisation
+from harness.host_synchronisation import HostSynchronisation, forbid_host_synchronisation
 from satl.methods import METHODS, Learner
 from satl.models import Backbone, TransferNetwork
 from satl.thresholds import SemanticAwareThreshold

@@ -42,7 +42,7 @@ def satl(package: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
     )
 
@@ -156,7 +156,7 @@ def script_of(package: Path, name: str) -> subprocess.CompletedProcess[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         cwd=package,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )

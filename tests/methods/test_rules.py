@@ -9,8 +9,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
+from harness.host_synchronisation import forbid_host_synchronisation
 from methods.simple import make_batch, make_learner, step
-from reference.no_sync import forbid_host_synchronisation
 from satl.errors import ConfigError
 from satl.methods import METHODS, Learner
 from satl.methods.declaration import RULES

@@ -91,7 +91,7 @@ def serve() -> Iterator[Callable[[Completed], Served]]:
         served.stop()
 
 
-def until(page: Page, script: str, wanted: object = True, seconds: float = 15) -> None:
+def until(page: Page, script: str, wanted: object = True, seconds: float = 600) -> None:
     """Wait until a script gives what is wanted; the policy of the page forbids Playwright's own way of waiting."""
     end = time.monotonic() + seconds
     while (found := page.evaluate(script)) != wanted:

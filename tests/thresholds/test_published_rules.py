@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from harness.host_synchronisation import forbid_host_synchronisation
 from reference import thresholds as reference
-from reference.no_sync import forbid_host_synchronisation
 from satl.thresholds import (
     FixedThreshold,
     FlexibleThreshold,

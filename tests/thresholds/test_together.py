@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from reference.run_two import run_two
+from harness.two_processes import run_in_two_processes
 from thresholds import rank_worker
 
 State = dict[str, dict[str, Tensor]]
@@ -14,7 +14,7 @@ State = dict[str, dict[str, Tensor]]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> list[State]:
-    return run_two(rank_worker.__file__, tmp_path_factory.mktemp("pair"))
+    return run_in_two_processes(rank_worker.__file__, tmp_path_factory.mktemp("pair"))
 
 
 @pytest.mark.parametrize("name", ["fixed", "flexmatch", "cap", "mat"])

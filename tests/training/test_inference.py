@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from reference.run_two import run_two
+from harness.two_processes import run_in_two_processes
 from satl.errors import ImageError
 from satl.images import ArrayImages, Batches
 from satl.inference.recogniser import Recogniser
@@ -19,7 +19,7 @@ from training import own_images_worker
 
 
 def test_every_process_gets_the_probabilities_of_its_own_images(tiny_run: Path, tmp_path: Path) -> None:
-    found = run_two(own_images_worker.__file__, tmp_path, str(tiny_run))
+    found = run_in_two_processes(own_images_worker.__file__, tmp_path, str(tiny_run))
     recogniser = Recogniser.load(tiny_run)
     expected = [recogniser.probabilities(own_images_worker.images(rank)) for rank in (0, 1, 7)]
     for rank in range(2):

@@ -57,7 +57,7 @@ def alone(dump: Path, *arguments: object, **environment: str) -> subprocess.Pope
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     try:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -90,7 +90,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     program = [sys.executable, step_worker.__file__]
     workers = [start([*program, str(rank), "2", str(folder)]) for rank in range(2)]
     try:
-        complaints = [worker.communicate(timeout=180)[1] for worker in workers]
+        complaints = [worker.communicate(timeout=600)[1] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

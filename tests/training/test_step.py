@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from reference.no_sync import HostSynchronisation, forbid_host_synchronisation
+from harness.host_synchronisation import HostSynchronisation, forbid_host_synchronisation
 from satl.methods import METHODS
 from satl.runs.data import load_data
 from satl.runs.run_folder import RunFolder

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 
-def run_two(program: str, folder: Path, *arguments: str) -> list[Any]:
+def run_in_two_processes(program: str, folder: Path, *arguments: str) -> list[Any]:
     """Call a program with rank, 2, the folder and further arguments; each process leaves ``RANK.pt`` in the folder."""
     workers = [
         subprocess.Popen(
@@ -23,7 +23,7 @@ def run_two(program: str, folder: Path, *arguments: str) -> list[Any]:
         for rank in range(2)
     ]
     try:
-        complaints = [worker.communicate(timeout=120)[1] for worker in workers]
+        complaints = [worker.communicate(timeout=600)[1] for worker in workers]
     finally:
         for worker in workers:
             worker.kill()

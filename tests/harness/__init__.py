@@ -1,0 +1,1 @@
+"""Helpers of the tests: guards, programs that run in several processes."""
