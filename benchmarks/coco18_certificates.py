@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.completion.workflow.case import Case, aligned_cells, case_from_scores
+from satl.completion.workflow.case import Case, case_from_scores
 from satl.completion.workflow.class_changes import TableChanges
 from satl.completion.workflow.judgement import Settings, judge
-from satl.labels import LabelTable, read_table
+from satl.labels import LabelTable, aligned_cells, read_table
 from satl.labels.io.arrays import ArrayFile
 
 

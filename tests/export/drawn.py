@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from satl.export import Source, Suggestions
-from satl.export.escaping import without_extension
 from satl.labels import LabelTable
+from satl.labels.cells import without_extension
 from satl.labels.encodings import NOT_A_LABEL, value_code
 
 MARKS = [",", '"', "'", "&", "<", ">", "]]>", ";", "\\", "{", "$", "%", "#", ":", "/", ".", "..", "\u2028"]
@@ -38,7 +38,7 @@ score = st.integers(-2_000_000, 3_000_000).map(lambda millionths: millionths / 1
 @st.composite
 def sources(draw: st.DrawFn) -> Source:
     """A source with up to 6 images and 4 classes; any cell may be known and any may be suggested."""
-    images = draw(st.lists(image_name, min_size=1, max_size=6, unique_by=lambda s: without_extension([s])[0]))
+    images = draw(st.lists(image_name, min_size=1, max_size=6, unique_by=without_extension))
     classes = draw(st.lists(class_name, min_size=1, max_size=4, unique=True))
     shape = (len(images), len(classes))
     row = st.lists(st.sampled_from([-1, 0, 1]), min_size=shape[1], max_size=shape[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -57,18 +56,6 @@ def require_xml(names: Sequence[str], what: str) -> None:
     for name in names:
         if _NOT_XML.search(name):
             raise TableError(f"the {what} {name!r} has a character that XML cannot hold: rename it.")
-
-
-def without_extension(names: Iterable[str]) -> list[str]:
-    """Return names of images without the extension of an image; what else follows a dot is part of a name.
-
-    >>> without_extension(["a/b.jpg", "scan.2", "v1.5.PNG"])
-    ['a/b', 'scan.2', 'v1.5']
-    """
-    from satl.images import IMAGE_EXTENSIONS  # here, because it loads Pillow, which most formats do without
-
-    parts = ((name, *posixpath.splitext(name)) for name in names)
-    return [stem if extension.lower() in IMAGE_EXTENSIONS else name for name, stem, extension in parts]
 
 
 def writing(path: Path) -> IO[str]:

@@ -15,10 +15,11 @@ from typing import Any
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import listed, mapping, number, quoted, without_extension, writing
+from satl.export.escaping import listed, mapping, number, quoted, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.export.suggestions import BANDS
 from satl.labels import ABSENT, PRESENT
+from satl.labels.cells import without_extension
 from satl.labels.io.json_stream import load_json
 
 _ABSENT, _PREDICTED = "absent", {PRESENT: "predictions", ABSENT: "predicted-absent"}
@@ -51,7 +52,7 @@ def write_fiftyone(source: Source, files: Mapping[str, Path]) -> None:
 
 
 def _keys(source: Source) -> list[str]:
-    keys = without_extension(source.files)
+    keys = [without_extension(name) for name in source.files]
     first: dict[str, int] = {}
     for row, key in enumerate(keys):
         other = first.setdefault(key, row)

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import ConfigError, TableError, nearest
-from satl.export.escaping import without_extension
 from satl.export.registry import Imported, find_tool
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, open_table, write_table
 from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
@@ -147,9 +146,8 @@ class _Decisions:
 
     def __init__(self, imported: Imported, table: LabelTable, unticked: bool) -> None:
         theirs = imported.table
-        row_of = _matched(theirs.images, table.images)
-        column_of = {name: column for column, name in enumerate(table.classes)}
-        columns = np.array([column_of.get(name, -1) for name in theirs.classes], dtype=np.int64)
+        row_of = table.index.images.find_distinct(theirs.images)
+        columns = table.index.classes.find(theirs.classes)
         rows_in, columns_in = np.nonzero(theirs.cells)
         found = (row_of[rows_in] >= 0) & (columns[columns_in] >= 0)
         self.elsewhere = int((~found).sum())
@@ -185,32 +183,6 @@ class _Decisions:
         raise TableError(
             f"{path} holds no decision of a person: decide something in the tool, and export again."
         )
-
-
-def _matched(theirs: tuple[str, ...], ours: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    """Return the row in ``ours`` of every image of ``theirs``, -1 where there is none.
-
-    Some tools drop the extension, and some ids never had one: so ``a`` and ``a.jpg`` are the same image unless both
-    occur on one side; ``a.png`` and ``a.jpg`` never are, nor ``scan.1`` and ``scan``: a number is no extension.
-
-    >>> _matched(("a", "b.png", "c.jpg"), ("a.jpg", "b.jpg", "c")).tolist()
-    [0, -1, 2]
-    >>> _matched(("scan.1", "scan.2"), ("scan.1", "scan")).tolist()
-    [0, -1]
-    """
-    row_of = {name: row for row, name in enumerate(ours)}
-    by_stem: dict[str, int] = {}
-    for row, stem in enumerate(without_extension(ours)):
-        by_stem[stem] = -1 if stem in by_stem else row
-    found = np.full(len(theirs), -1, dtype=np.int64)
-    for at, (name, stem) in enumerate(zip(theirs, without_extension(theirs), strict=True)):
-        found[at] = row_of.get(name, row_of.get(stem, by_stem.get(name, -1)))
-    used, counts = np.unique(found[found >= 0], return_counts=True)
-    if (counts > 1).any():
-        row = int(used[np.argmax(counts > 1)])
-        both = [name for name, at in zip(theirs, found.tolist(), strict=True) if at == row]
-        raise TableError(f"{both[0]!r} and {both[1]!r} may both be image {ours[row]!r}: rename one.")
-    return found
 
 
 def _clash(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from satl.images.decode import IMAGE_EXTENSIONS, decode_image
+from satl.images.decode import decode_image
 from satl.images.pack import Packing, pack_images
 from satl.images.source import ArrayImages, BulkSource, ChosenImages, FolderImages, ImageSource, cached
 from satl.images.store import PackedImages, check_store, is_store, packed_images
+from satl.labels.cells import IMAGE_EXTENSIONS
 
 if TYPE_CHECKING:
     from satl.images.augment import IMAGENET_MEAN, IMAGENET_STD, EvalTransform, TrainAugment

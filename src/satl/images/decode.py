@@ -16,13 +16,6 @@ from PIL import Image, ImageFile, UnidentifiedImageError
 
 from satl.errors import ImageError
 
-IMAGE_EXTENSIONS = (
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff",
-    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".tga",
-)  # fmt: skip
-"""Extensions (lower case) by which a file is taken for an image."""
-
-
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
@@ -38,16 +31,6 @@ _REMEDY = "replace it or leave it out"
 _REMEDY_IN_A_TABLE = (
     "replace it or take its row out of the table (`satl inspect TABLE --images DIR --all` lists all of them)"
 )
-
-
-def without_extension(image_id: str) -> str:
-    """Return an id without the extension of an image file, as tables may write it.
-
-    >>> without_extension("cats/a.JPG"), without_extension("scan.1")
-    ('cats/a', 'scan.1')
-    """
-    stem, dot, extension = image_id.rpartition(".")
-    return stem if dot and f".{extension.lower()}" in IMAGE_EXTENSIONS else image_id
 
 
 def decode_image(path: str | Path, size: int | None, *, row: int | None = None) -> NDArray[np.uint8]:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from satl.errors import ImageError
-from satl.images.decode import decode_image, without_extension
+from satl.images.decode import decode_image
+from satl.labels.cells import without_extension
 
 if TYPE_CHECKING:
     import torch

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError, nearest
+from satl.labels.cells import CellIndex
 
 PRESENT = 1
 ABSENT = -1
@@ -75,6 +78,11 @@ class LabelTable:
             _set(self, "truth", _cell_array(self.truth, shape, "truth", images, classes))
         if self.split is not None:
             _set(self, "split", _split_array(self.split, images))
+
+    @cached_property
+    def index(self) -> CellIndex:
+        """Finds rows and columns by image id and class name."""
+        return CellIndex(self.images, self.classes)
 
     @property
     def num_images(self) -> int:
@@ -309,3 +317,45 @@ def _split_array(values: npt.ArrayLike, images: tuple[str, ...]) -> npt.NDArray[
     split = np.array(given, dtype=np.str_, copy=True)
     split.flags.writeable = False
     return split
+
+
+def aligned_cells(
+    other: LabelTable, table: LabelTable, origin: str | os.PathLike[str], *, all_classes: bool = False
+) -> Cells:
+    """Return the cells of ``other`` in the order of ``table``, int8 (N, C), 0 for what it lacks.
+
+    Args:
+        other: a further table of the same images.
+        table: gives the order.
+        origin: where ``other`` comes from, for messages.
+        all_classes: refuse a table that lacks a class.
+
+    Raises:
+        TableError: the two have no image or no class in common.
+
+    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.ones((2, 2)))
+    >>> aligned_cells(LabelTable(("b.jpg",), ("dog",), np.array([[-1]])), table, "other.csv").tolist()
+    [[0, 0], [0, -1]]
+    """
+    if other.images == table.images and other.classes == table.classes:
+        return other.cells
+    rows, columns = other.index.images.find_distinct(table.images), other.index.classes.find(table.classes)
+    if all_classes and (columns < 0).any():
+        name = table.classes[int(np.argmin(columns))]
+        raise TableError(
+            f"has no class {name!r}{nearest(name, other.classes)}", where=origin, remedy="add that column"
+        )
+    for found, kind, ours, theirs in (
+        (rows, "images", table.images, other.images),
+        (columns, "classes", table.classes, other.classes),
+    ):
+        if (found < 0).all():
+            raise TableError(
+                f"has none of the table's {kind} (such as {ours[0]!r}; it has {theirs[0]!r})",
+                where=origin,
+                remedy="use the same names in both",
+            )
+    cells = other.cells[np.maximum(rows, 0)[:, None], np.maximum(columns, 0)[None, :]]
+    cells[rows < 0] = UNKNOWN
+    cells[:, columns < 0] = UNKNOWN
+    return cells

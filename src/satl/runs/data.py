@@ -13,7 +13,15 @@ import numpy as np
 
 from satl.errors import ConfigError, TableError
 from satl.images import ArrayImages, FolderImages, ImageSource, cached, is_store, packed_images
-from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_table
+from satl.labels import (
+    LabelTable,
+    aligned_cells,
+    mask_table,
+    read_dataset,
+    read_other_table,
+    read_table,
+    split_table,
+)
 from satl.labels.table import Cells, split_role
 from satl.runs.config import DataConfig, RunConfig, ScenesConfig
 
@@ -97,11 +105,9 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
             data.table, encoding=data.encoding, truth=data.truth, ignore_columns=data.ignore_columns
         )
         images, origin = data.images, data.table
-    row_of = {image: row for row, image in enumerate(original.images, start=1)}
     table = _prepare(config, original, str(origin))
-    source = open_images(
-        images, table.images, config.images.store_size, [row_of[image] for image in table.images]
-    )
+    rows = original.index.images.find(table.images) + 1
+    source = open_images(images, table.images, config.images.store_size, rows.tolist())
     limit = int(config.images.cache_gb * 2**30)
     return _held_out(data, table, cached(source, limit_bytes=limit, progress=progress))
 
@@ -130,8 +136,6 @@ def _held_out(data: DataConfig, table: LabelTable, source: ImageSource) -> RunDa
     assert table.split is not None
     candidates = np.where((table.split == "train")[:, None], table.cells, np.int8(0))
     if data.holdout_from is not None:
-        from satl.completion.workflow.case import aligned_cells, read_other_table
-
         earlier = read_other_table(data.holdout_from, data.encoding, data.ignore_columns)
         # A cell that says something else by now was corrected because of its score, and is no random one either.
         same = aligned_cells(earlier, table, data.holdout_from) == candidates

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError, nearest
-from satl.images.decode import without_extension
 from satl.labels import LabelTable
+from satl.labels.cells import without_extension
 from satl.labels.encodings import NOT_A_LABEL, array_codes
 from satl.labels.io.wide import (
     IMAGE_COLUMN_NAMES,

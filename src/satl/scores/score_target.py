@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError, nearest
-from satl.images.decode import without_extension
 from satl.labels import LabelTable
+from satl.labels.cells import without_extension
 
 FloatMatrix = npt.NDArray[np.float32]
 BoolMatrix = npt.NDArray[np.bool_]

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from satl.completion.files.hand_labels import PlanAnswers, read_answers
 from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
-from satl.errors import EncodingError, RunError, TableError
+from satl.errors import RunError, TableError
 from satl.evaluation.bounds import FloatArray
-from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, open_table, read_table
+from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, aligned_cells, open_table, read_other_table
 from satl.labels.holdout import HeldOut
 from satl.labels.io.arrays import ArrayFile
 from satl.scores.reading import read_bundle, read_scores
@@ -116,25 +116,6 @@ def case_from_scores(
         opened, found.values, basis, tested, source, found.notes, None if images is None else str(images)
     )
     return case if plan is None else with_plan(case, plan)
-
-
-def aligned_cells(other: LabelTable, table: LabelTable, path: str | Path) -> LabelMatrix:
-    """Return the cells of ``other`` in the order of ``table``, 0 for what it lacks; nothing in common is an error."""
-    if other.images == table.images and other.classes == table.classes:
-        return other.cells
-    row_of = {name: row for row, name in enumerate(other.images)}
-    column_of = {name: column for column, name in enumerate(other.classes)}
-    rows = np.array([row_of.get(name, -1) for name in table.images])
-    columns = np.array([column_of.get(name, -1) for name in table.classes])
-    for found, kind, example in ((rows, "images", table.images[0]), (columns, "classes", table.classes[0])):
-        if (found < 0).all():
-            raise TableError(
-                f"{path} has none of the table's {kind} (such as {example!r}): use the same names in both."
-            )
-    cells = other.cells[np.maximum(rows, 0)[:, None], np.maximum(columns, 0)[None, :]]
-    cells[rows < 0] = 0
-    cells[:, columns < 0] = 0
-    return cells
 
 
 def with_plan(case: Case, path: str | Path) -> Case:
@@ -247,26 +228,3 @@ def _read_held_out(
             except RunError as error:
                 raise TableError(str(error)) from None
     return aligned_cells(read_other_table(path, encoding, ignore_columns), table, path) != 0
-
-
-def read_other_table(
-    path: str | Path, encoding: str | None, ignore_columns: Sequence[str] = ()
-) -> LabelTable:
-    """Read a further table of the same images, such as the one from before a review.
-
-    Args:
-        path: the table.
-        encoding: that of the first table, for a further one that can be read in several ways.
-        ignore_columns: columns of the first table that are no classes; the further one may have lost them.
-    """
-    try:
-        try:
-            return read_table(path, ignore_columns=ignore_columns)
-        except EncodingError:
-            if encoding is None:
-                raise
-            return read_table(path, encoding, ignore_columns=ignore_columns)
-    except TableError:
-        if not ignore_columns:
-            raise
-        return read_other_table(path, encoding)

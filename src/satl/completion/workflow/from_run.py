@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
-from satl.completion.workflow.case import Case, aligned_cells, with_plan
+from satl.completion.workflow.case import Case, with_plan
 from satl.completion.workflow.complete import Completion, complete
 from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError, TableError
-from satl.labels import LabelTable, TableFile, open_table, read_table
+from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_table
 from satl.labels.holdout import HeldOut
 from satl.scores.score_target import FloatMatrix
 
@@ -172,12 +172,10 @@ def _open(labels: str | Path, encoding: str | None, named: Sequence[str], of_run
 def _placed(probabilities: FloatMatrix, scored: LabelTable, table: LabelTable) -> FloatMatrix:
     """Bring probabilities of the images of ``scored`` into the order of ``table``; NaN for what it lacks."""
     result = np.full((table.num_classes, table.num_images), np.nan, dtype=np.float32).T
-    row_of = {name: row for row, name in enumerate(scored.images)}
-    column_of = {name: column for column, name in enumerate(scored.classes)}
-    rows = np.array([row_of.get(name, -1) for name in table.images])
-    for column, name in enumerate(table.classes):
-        if name in column_of:
-            result[rows >= 0, column] = probabilities[rows[rows >= 0], column_of[name]]
+    rows, columns = scored.index.images.find_distinct(table.images), scored.index.classes.find(table.classes)
+    for column, theirs in enumerate(columns.tolist()):
+        if theirs >= 0:
+            result[rows >= 0, column] = probabilities[rows[rows >= 0], theirs]
     return result
 
 

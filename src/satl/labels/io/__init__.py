@@ -7,14 +7,12 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-import numpy as np
-
 from satl.errors import EncodingError, TableError, nearest
 from satl.files import atomic_path
 from satl.labels.encodings import find_encoding
 from satl.labels.io import coco, jsonl, long, npz, parquet, positives, wide_csv
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
-from satl.labels.table import Cells, LabelTable
+from satl.labels.table import LabelTable, aligned_cells
 
 __all__ = [
     "FORMATS",
@@ -29,6 +27,7 @@ __all__ = [
     "open_table",
     "parquet",
     "positives",
+    "read_other_table",
     "read_table",
     "register_format",
     "same_format",
@@ -67,6 +66,29 @@ def read_table(
     return open_table(path, encoding, truth=truth, ignore_columns=ignore_columns).table
 
 
+def read_other_table(
+    path: PathLike, encoding: str | None = None, ignore_columns: Sequence[str] = ()
+) -> LabelTable:
+    """Read a further table of the same images, such as the one from before a review.
+
+    Args:
+        path: the table.
+        encoding: that of the first table, for a further one that can be read in several ways.
+        ignore_columns: columns of the first table that are no classes; the further one may have lost them.
+    """
+    try:
+        try:
+            return read_table(path, ignore_columns=ignore_columns)
+        except EncodingError:
+            if encoding is None:
+                raise
+            return read_table(path, encoding, ignore_columns=ignore_columns)
+    except TableError:
+        if not ignore_columns:
+            raise
+        return read_other_table(path, encoding)
+
+
 def open_table(
     path: PathLike,
     encoding: str | None = None,
@@ -80,7 +102,7 @@ def open_table(
         return opened
     hidden_path = Path(truth)
     hidden = _open_truth(hidden_path, encoding)
-    table = opened.table.with_truth(_aligned(hidden.table, opened.table, hidden_path))
+    table = opened.table.with_truth(aligned_cells(hidden.table, opened.table, hidden_path, all_classes=True))
     return TableFile(table, opened.path, opened.format, opened.encoding, opened.detected, opened.counts)
 
 
@@ -105,6 +127,7 @@ def write_table(
     Each file appears completely or not at all.
 
     >>> import tempfile
+    >>> import numpy as np
     >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [-1, 1]]))
     >>> file = Path(tempfile.mkdtemp()) / "pets.csv"
     >>> _ = write_table(table, file)
@@ -233,24 +256,3 @@ def _format_to_read(path: Path) -> Format:
     if path.is_dir():
         raise TableError(f"{path} is a folder: name the table file in it.")
     return find_format(path)
-
-
-def _aligned(hidden: LabelTable, table: LabelTable, path: Path) -> Cells:
-    """Bring the cells of ``hidden`` into the row and column order of ``table``; 0 for images it lacks."""
-    column = {name: i for i, name in enumerate(hidden.classes)}
-    for name in table.classes:
-        if name not in column:
-            raise TableError(
-                f"{path}: the truth has no class {name!r}{nearest(name, column)}: add that column to it."
-            )
-    row = {name: i for i, name in enumerate(hidden.images)}
-    rows = np.array([row.get(name, -1) for name in table.images])
-    if (rows < 0).all():
-        raise TableError(
-            f"{path}: the truth has none of the table's images (such as {table.images[0]!r}; it has "
-            f"{hidden.images[0]!r}): use the same image ids in both."
-        )
-    columns = np.array([column[name] for name in table.classes])
-    cells = hidden.cells[rows[:, None], columns[None, :]]
-    cells[rows < 0] = 0
-    return cells
