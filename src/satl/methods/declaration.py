@@ -251,6 +251,15 @@ class Method:
     threshold: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Defaults of parameters that differ from those of the parts."""
+    base: str | None = None
+    """The method that this one extends, by name."""
+    adds: tuple[str, ...] = ()
+    """What it adds to its base: ``sate``, ``drl``."""
+
+    @property
+    def framework(self) -> str:
+        """The name of the base, or the method's own name where it extends none."""
+        return self.name if self.base is None else self.base
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -11,6 +11,7 @@ from satl.losses import prototype_contrast
 from satl.methods.declaration import GENERATORS, RULES, TERMS, LeaveOneOutParameters, Method, Parameters
 from satl.methods.parts import Setting, StepContext
 from satl.methods.registration import register_method
+from satl.methods.satl_parts import register_with_satl
 from satl.scoring import Generator, PrototypeGenerator
 from satl.thresholds import LearnedThreshold, ThresholdRule
 
@@ -83,52 +84,17 @@ def _prototype_contrast(context: StepContext) -> Tensor:
     return weight * prototype_contrast(scores, context.labels, parameters.prototype_sign)
 
 
-_SATL = "SATL, arXiv 2507.23263."
 _STAGE1 = ("classification", "cooccurrence", "contrast")
-_STAGE2 = (*_STAGE1, "pseudo", "prototype_contrast")
-_GENERATORS = ("intra", "prototype")
 
-register_method(
+HST = register_method(
     Method(
         name="hst",
         summary="Pseudo-labels from co-occurrence and from prototypes of each class, thresholds learned by gradient.",
         reference="Chen et al., Heterogeneous semantic transfer for multi-label recognition with partial labels, 2024.",
         stage1=_STAGE1,
-        stage2=_STAGE2,
-        generators=_GENERATORS,
+        stage2=(*_STAGE1, "pseudo", "prototype_contrast"),
+        generators=("intra", "prototype"),
         threshold="learned",
     )
 )
-register_method(
-    Method(
-        name="hst+sate",
-        summary="HST with one threshold per class, estimated from the scores of the known cells.",
-        reference=_SATL,
-        stage1=_STAGE1,
-        stage2=_STAGE2,
-        generators=_GENERATORS,
-        threshold="semantic",
-    )
-)
-register_method(
-    Method(
-        name="hst+drl",
-        summary="HST with its learned thresholds and the differential ranking loss.",
-        reference=_SATL,
-        stage1=_STAGE1,
-        stage2=(*_STAGE2, "ranking"),
-        generators=_GENERATORS,
-        threshold="learned",
-    )
-)
-register_method(
-    Method(
-        name="hst+satl",
-        summary="HST with semantic-aware thresholds and the differential ranking loss.",
-        reference=_SATL,
-        stage1=_STAGE1,
-        stage2=(*_STAGE2, "ranking"),
-        generators=_GENERATORS,
-        threshold="semantic",
-    )
-)
+register_with_satl(HST, usual_thresholds="its learned thresholds")

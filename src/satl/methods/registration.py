@@ -21,6 +21,8 @@ def register_method(method: Method) -> Method:
     """
     if method.name in METHODS:
         raise ValueError(f"method {method.name!r} is registered twice.")
+    if method.base is not None and method.base not in METHODS:
+        raise ValueError(f"method {method.name!r}: base names {method.base!r}, which is not registered.")
     _check(method)
     METHODS[method.name] = method
     return method
@@ -127,3 +129,13 @@ def get_method(name: str) -> Method:
             f"method.name: there is no method '{name}'{nearest(name, METHODS)}; known: {', '.join(METHODS)}."
         )
     return METHODS[name]
+
+
+def method_with(base: str, *adds: str) -> str | None:
+    """Return the name of the method that adds these parts to a base, or None where there is none.
+
+    >>> method_with("sst", "sate", "drl"), method_with("ignore", "sate")
+    ('sst+satl', None)
+    """
+    found = (method.name for method in METHODS.values() if (method.base, method.adds) == (base, adds))
+    return next(found, None)

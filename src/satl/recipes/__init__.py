@@ -49,8 +49,10 @@ def read_recipe(name: str) -> dict[str, dict[str, Any]]:
         raise ConfigError(
             f"--recipe {name}: there is no such recipe{nearest(name, names)}; `satl recipes` lists them."
         )
+    from satl.methods import METHODS
+
     dataset, _, method = name.partition("/")
-    framework = _FOLDER / "frameworks" / f"{method.split('+')[0]}.yaml"
+    framework = _FOLDER / "frameworks" / f"{METHODS[method].framework}.yaml"
     if not framework.is_file():
         framework = _FOLDER / "frameworks" / "other.yaml"
     content = _read(_FOLDER / "datasets" / f"{dataset}.yaml") | _read(framework)
