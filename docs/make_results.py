@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from satl.evaluation.paired import pair_by_key, paired_test
-from satl.experiments.configs import cell_configs, changed_settings
+from satl.experiments.configs import cell_configs
 from satl.experiments.grid import Cell, read_grid
 from satl.experiments.results import Estimate, Results, read_results
 from satl.experiments.tables import DASH, number, p_value, share, spread, title_of
+from satl.runs.config import changed_settings
 
 PAGE = Path(__file__).with_name("results.md")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"

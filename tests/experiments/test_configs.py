@@ -9,12 +9,11 @@ from experiments.grids import BASE, grid_of
 from satl.errors import ConfigError
 from satl.experiments.configs import (
     cell_configs,
-    changed_settings,
     check_paths,
     dataset_name,
     resolve_grid,
 )
-from satl.runs.config import RunConfig
+from satl.runs.config import RunConfig, changed_settings
 from satl.runs.reading import apply_overrides
 
 
@@ -139,7 +138,7 @@ def test_missing_files_are_found_before_anything_runs(tmp_path):
     (tmp_path / "labels.csv").write_text("image,cat\n")
     grid = grid_of(base={**BASE, "data": {"table": "labels.csv", "images": "photos"}})
     configs = cell_configs(grid, tmp_path, "grid.yaml")
-    with pytest.raises(ConfigError, match=r"cell ignore-p30-s0: data\.images: .*photos does not exist; mend"):
+    with pytest.raises(ConfigError, match=r"cell ignore-p30-s0: data\.images: .*photos does not exist; fix"):
         check_paths(configs, "grid.yaml")
     (tmp_path / "photos").mkdir()
     check_paths(configs, "grid.yaml")
@@ -148,7 +147,12 @@ def test_missing_files_are_found_before_anything_runs(tmp_path):
 def test_changed_settings_are_named_and_harmless_ones_are_not():
     plain = configs_of()["sst-p30-s0"]
     assert changed_settings(plain, plain) == []
-    harmless = ["images.workers=2", "training.checkpoint_steps=null", "training.checkpoint_epochs=5"]
+    harmless = [
+        "images.workers=2",
+        "images.gpu_cache_gb=1",
+        "training.checkpoint_steps=null",
+        "training.checkpoint_epochs=5",
+    ]
     other = configs_of(
         base=apply_overrides(BASE, ["training.lr=0.01", *harmless, "model.pool=2"]), models="none"
     )["sst-p30-s0"]

@@ -12,7 +12,7 @@ from torch import nn
 from satl.errors import ConfigError
 from satl.methods import METHODS
 from satl.models import Backbone
-from satl.runs.config import RunConfig
+from satl.runs.config import Effect, RunConfig, effect_of, flat_settings
 from satl.runs.reading import apply_overrides, make_config, read_config, save_config
 from satl.training.build import build_learner
 from training.tiny import TINY, tiny_config
@@ -48,7 +48,7 @@ def write(path: Path, content: Any) -> Path:
         ("data.proportion=0", ("data.proportion", "greater than 0", "got 0")),
         ("data.proportion=1.5", ("data.proportion", "less than or equal to 1", "got 1.5")),
         ("data.table=x.csv", ("data", "either table (with images) or scenes")),
-        ("data=null", ("data", "mend")),
+        ("data=null", ("data", "fix this value")),
         ("method.rate=2", ("method.rate", "less than or equal to 1")),
         ("method.convention=eq6", ("method.convention", "'eq5'")),
         ("model.train_stages=some", ("model.train_stages", "'some'")),
@@ -56,7 +56,7 @@ def write(path: Path, content: Any) -> Path:
             "model.freeze_statistics=true",
             ("model.freeze_statistics", "no statistics to keep without pretrained"),
         ),
-        ("images.crop_sizes=[a]", ("images.crop_sizes.0", "integer")),
+        ("images.crop_sizes=[a]", ("images.crop_sizes.1", "integer")),
         ("training=fast", ("training", "'fast'")),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_wrong_key_or_value_is_one_sentence_with_file_and_key(
         ("training: {epochs: 2}", "the key 'data' is missing; add it"),
         ("[1, 2]", "not a list"),
         ("word", "not a str"),
-        ("data: [\n", "is not valid YAML at line 2; mend the file"),
+        ("data: [\n", "is not valid YAML at line 2; fix the file"),
         ("data: {table: x.csv}", "table needs images"),
         ("data: {}", "give either table (with images) or scenes"),
         ("data: {scenes: {}}\n1: 2", "1: keys should be strings"),
@@ -119,7 +119,7 @@ def test_a_setting_must_have_a_key_and_a_value(setting: str) -> None:
 
 
 def test_a_setting_with_broken_yaml() -> None:
-    with pytest.raises(ConfigError, match=r"--set images\.crop_sizes=\[1: the value is not valid YAML"):
+    with pytest.raises(ConfigError, match=r"settings='images\.crop_sizes=\[1': the value is not valid YAML"):
         apply_overrides({}, ["images.crop_sizes=[1"])
 
 
@@ -201,3 +201,17 @@ def test_the_defaults_are_the_published_setting() -> None:
     assert (config.images.store_size, config.images.size) == (512, 448)
     assert (config.model.backbone, config.model.train_stages) == ("resnet101", ("layer4",))
     assert config.method.name == "sst+satl"
+
+
+def test_a_resumed_run_may_change_all_that_changes_no_result() -> None:
+    """One mark on a field serves resuming, experiments and reports, so that none allows what another refuses."""
+    settings = flat_settings(make_config({"data": {"scenes": {}}}, "here").resolved())
+    nothing = {key for key in settings if effect_of(key) is Effect.NOTHING}
+    assert nothing == {
+        *("images.workers", "images.cache_gb", "images.gpu_cache_gb"),
+        *("training.checkpoint_steps", "training.checkpoint_epochs", "training.tensorboard"),
+    }
+    fixed = make_config({"data": {"scenes": {}}}, "here").fixed()
+    assert not nothing & fixed.keys()
+    assert {"training.lr", "method.name", "data.scenes.train"} <= fixed.keys()
+    assert not {"data.table", "training.device", "training.epochs", "model.weights"} & fixed.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,6 @@ from satl.runs.reading import apply_overrides, make_absolute, make_config, path_
 from satl.runs.settings import read_yaml
 
 _METHOD = "{method}"
-_HARMLESS = (
-    *("images.workers", "images.cache_gb"),
-    *("training.checkpoint_steps", "training.checkpoint_epochs", "training.tensorboard"),
-)
-"""What may differ between two calls, because it changes no result."""
 
 
 def resolve_grid(grid: Grid, folder: Path, configs: Mapping[Cell, RunConfig]) -> Grid:
@@ -127,36 +121,8 @@ def check_paths(configs: Mapping[Cell, RunConfig], origin: str) -> None:
                 seen.add(value)
                 if not value.exists():
                     raise ConfigError(
-                        f"{origin}, cell {cell.name}: {'.'.join(keys)}: {value} does not exist; mend this path."
+                        f"{origin}, cell {cell.name}: {'.'.join(keys)}: {value} does not exist; fix this path."
                     )
-
-
-def changed_settings(saved: RunConfig, wanted: RunConfig) -> list[str]:
-    """Say which settings of two configurations differ in a way that can change a result.
-
-    Returns:
-        ``key (saved value, now other value)`` for each.
-    """
-    before, now = _flat(saved.resolved()), _flat(wanted.resolved())
-    return [
-        f"{key} (was {_shown(before.get(key))}, now {_shown(now.get(key))})"
-        for key in dict.fromkeys((*before, *now))
-        if before.get(key) != now.get(key) and key not in _HARMLESS
-    ]
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        if isinstance(value, dict) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        elif value != {}:  # an empty section and one that is not there say the same
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value)
 
 
 def dataset_name(grid: Grid, config: RunConfig) -> str:

@@ -87,7 +87,7 @@ def _compare(
     folder: ExperimentFolder, configs: Mapping[Cell, RunConfig], origin: str, retry_failed: bool
 ) -> tuple[Cell, ...]:
     """Refuse a grid that says something else about a cell than what was run; return failed ones to run anew."""
-    from satl.experiments.configs import changed_settings
+    from satl.runs.config import changed_settings
     from satl.runs.run_folder import RunFolder
 
     anew: list[Cell] = []

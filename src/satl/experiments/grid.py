@@ -13,7 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from satl.errors import ConfigError, nearest
-from satl.runs.settings import parse_setting, problem_words, read_yaml
+from satl.runs.settings import parse_setting, read_yaml, validation_error
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 _AXES = {"method.name": "methods", "data.proportion": "proportions", "training.seed": "seeds"}
@@ -236,24 +236,7 @@ def make_grid(content: Mapping[str, Any], origin: str) -> Grid:
     try:
         return Grid.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_sentence(error)}") from error
-
-
-def _sentence(error: ValidationError) -> str:
-    """Turn the first problem of a validation into the rest of a sentence."""
-    problems = error.errors()
-    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    place = [part + 1 if isinstance(part, int) else part for part in problem["loc"]]
-    key = ".".join(map(str, place))
-    if problem["type"] == "extra_forbidden":
-        parts: dict[str, type[Part]] = {"variants": Variant, "sweeps": Sweep}
-        model = parts.get(str(place[0]), Grid) if len(place) > 1 else Grid
-        choices = tuple(model.model_fields)
-        hint = nearest(str(place[-1]), choices) or f"; valid keys: {', '.join(choices)}"
-        return f"there is no key '{key}'{hint}."
-    if problem["type"] == "missing":
-        return f"the key '{key}' is missing; add it."
-    return f"{key + ': ' if key else ''}{problem_words(problem)}; mend this value."
+        raise validation_error(error, origin, Grid) from error
 
 
 def choose_cells(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:

@@ -23,18 +23,12 @@ from satl.inference.run_record import (
     read_plain_config,
     read_record,
 )
+from satl.runs.config import deciding_settings
 
 PAPER_PROPORTION = 0.2
 """Where the paper shows single classes and images; the nearest proportion that was run is taken."""
-_REPEATS = frozenset(
-    {
-        *("training.seed", "data.mask_seed", "data.scenes.seed", "data.proportion"),
-        # These change no result, so an experiment lets them change between its cells.
-        *("images.workers", "images.cache_gb"),
-        *("training.checkpoint_steps", "training.checkpoint_epochs", "training.tensorboard"),
-    }
-)
-"""Settings in which runs of one cell of a table may differ."""
+_REPEATS = frozenset(("training.seed", "data.mask_seed", "data.scenes.seed", "data.proportion"))
+"""Settings in which runs of one entry of a table may differ, beside those that change no result."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +75,11 @@ class Run:
     @cached_property
     def settings(self) -> dict[str, str]:
         """Everything that decides what the run does but seeds and proportion: key -> value as JSON."""
-        flat = _flat(self.config)
-        return {key: value for key, value in flat.items() if key not in _REPEATS}
+        return {
+            key: json.dumps(value, sort_keys=True, default=str)
+            for key, value in deciding_settings(self.config).items()
+            if key not in _REPEATS
+        }
 
     @cached_property
     def record(self) -> RunRecord:
@@ -299,13 +296,3 @@ def _dataset_name(config: Mapping[str, Any]) -> str:
     if data.get("scenes"):
         return "scenes"
     return str(data.get("dataset") or Path(str(data.get("table") or "data")).stem)
-
-
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for key, value in content.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = json.dumps(value, sort_keys=True, default=str)
-    return flat

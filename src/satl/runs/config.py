@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from enum import Enum, auto
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -20,6 +21,19 @@ from pydantic import (
 from satl.errors import ConfigError, nearest
 from satl.methods.declaration import Method, Parameters
 from satl.methods.registration import get_method
+from satl.runs.settings import section_model
+
+
+class Effect(Enum):
+    """What a setting can change; a mark on its field, inherited by the fields of a section."""
+
+    RESULT = auto()
+    """The result: a resumed run must have the same value."""
+    START = auto()
+    """How a run starts, how far it goes or what computes it: a resumed run may have another value, though a run that
+    is started with another value may have another result."""
+    NOTHING = auto()
+    """No result: only where time and memory go, and what is kept."""
 
 
 class Section(BaseModel):
@@ -55,7 +69,9 @@ class DataConfig(Section):
         None, description="A data set by name (see docs/datasets.md); its options stand beside this key."
     )
     root: Path | None = Field(None, description="Folder in which the data set was unpacked.")
-    scenes: ScenesConfig | None = Field(None, description="Use the embedded data set instead.")
+    scenes: Annotated[ScenesConfig | None, Effect.RESULT] = Field(
+        None, description="Use the embedded data set instead."
+    )
     proportion: float | None = Field(
         None, gt=0, le=1, description="Keep only this share of the training labels (a study's mask)."
     )
@@ -156,9 +172,11 @@ class ImagesConfig(Section):
     )
     flip: bool = Field(True, description="Mirror half of the training images.")
     jitter: float = Field(0.0, ge=0, le=1, description="Random change of brightness, contrast, saturation.")
-    workers: int = Field(4, ge=0, description="Processes that decode images.")
-    cache_gb: float = Field(2.0, ge=0, description="Keep decoded images in memory up to this size.")
-    gpu_cache_gb: float | None = Field(
+    workers: Annotated[int, Effect.NOTHING] = Field(4, ge=0, description="Processes that decode images.")
+    cache_gb: Annotated[float, Effect.NOTHING] = Field(
+        2.0, ge=0, description="Keep decoded images in memory up to this size."
+    )
+    gpu_cache_gb: Annotated[float | None, Effect.NOTHING] = Field(
         None,
         ge=0,
         description="Keep them on the GPU up to this size; by default up to a quarter of what is free there.",
@@ -170,8 +188,10 @@ class ModelConfig(Section):
 
     backbone: str = Field("resnet101", description="Any timm model.")
     backbone_kwargs: dict[str, Any] = Field(default_factory=dict, description="Arguments for timm.")
-    pretrained: bool = Field(True, description="ImageNet weights through timm.")
-    weights: Path | None = Field(None, description="A weight file instead (.safetensors or .pth).")
+    pretrained: Annotated[bool, Effect.START] = Field(True, description="ImageNet weights through timm.")
+    weights: Annotated[Path | None, Effect.START] = Field(
+        None, description="A weight file instead (.safetensors or .pth)."
+    )
     stride_in_1x1: bool = Field(False, description="The weight file is of a version 1 ResNet.")
     train_stages: Literal["all"] | tuple[str | int, ...] = Field(
         ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
@@ -198,9 +218,13 @@ class ModelConfig(Section):
         "hundreds of classes and more.",
     )
     steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
-    word_vectors: Path | None = Field(None, description="GloVe text, npz or npy; learned if not given.")
-    missing_words: Literal["error", "random"] = Field("error", description="What to do about missing words.")
-    text_model: str | None = Field(
+    word_vectors: Annotated[Path | None, Effect.START] = Field(
+        None, description="GloVe text, npz or npy; learned if not given."
+    )
+    missing_words: Annotated[Literal["error", "random"], Effect.START] = Field(
+        "error", description="What to do about missing words."
+    )
+    text_model: Annotated[str | None, Effect.START] = Field(
         None,
         description="Name or folder of a sentence-transformers model that makes the vectors of the class names "
         "instead; needs the extra `text`.",
@@ -231,7 +255,7 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """Optimiser, schedule, stages."""
 
-    epochs: int = Field(20, ge=1, description="Epochs of both stages together.")
+    epochs: Annotated[int, Effect.START] = Field(20, ge=1, description="Epochs of both stages together.")
     stage1_epochs: int = Field(5, ge=1, description="Epochs before pseudo-labels are used.")
     batch_size: int = Field(32, ge=2, description="Images a step, over all processes.")
     accumulate: int = Field(
@@ -240,7 +264,7 @@ class TrainingConfig(Section):
     optimiser: Literal["adam", "adamw", "sgd"] = Field("adam", description="What moves the weights.")
     lr: float = Field(1e-5, gt=0, description="Learning rate.")
     head_lr: float | None = Field(None, gt=0, description="Learning rate of all but the backbone, if other.")
-    weight_decay: float = Field(5e-4, ge=0, description="Pull of the weights towards zero.")
+    weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     momentum: float = Field(0.9, ge=0, lt=1, description="For sgd.")
     schedule: Literal["step", "cosine", "constant"] = Field(
         "step", description="How the learning rate changes."
@@ -250,29 +274,33 @@ class TrainingConfig(Section):
     clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     ema: float | None = Field(None, gt=0, lt=1, description="Decay of an average of weights to evaluate.")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 computes in half the bits.")
-    compile: bool = Field(
+    compile: Annotated[bool, Effect.START] = Field(
         False,
         description="Compile network and losses with torch.compile: a slower start, faster steps on a GPU.",
     )
-    cuda_graphs: bool = Field(
+    cuda_graphs: Annotated[bool, Effect.START] = Field(
         False, description="On one GPU, replay the whole step as one CUDA graph; ignored elsewhere."
     )
-    shard: bool = Field(
+    shard: Annotated[bool, Effect.START] = Field(
         False, description="Spread the pair head over the processes, for one that outgrows a card."
     )
-    device: Literal["auto", "cpu"] = Field("auto", description="auto takes a GPU if there is one.")
+    device: Annotated[Literal["auto", "cpu"], Effect.START] = Field(
+        "auto", description="auto takes a GPU if there is one."
+    )
     seed: int = Field(0, ge=0, description="Decides weights, order, augmentation and split.")
-    checkpoint_steps: int | None = Field(
+    checkpoint_steps: Annotated[int | None, Effect.NOTHING] = Field(
         None, ge=1, description="Also save within an epoch, every so many steps."
     )
-    checkpoint_epochs: int = Field(
+    checkpoint_epochs: Annotated[int, Effect.NOTHING] = Field(
         1, ge=1, description="Epochs between checkpoints to go on from (the last is always written)."
     )
-    tensorboard: bool = Field(
+    tensorboard: Annotated[bool, Effect.NOTHING] = Field(
         False,
         description="Also write curves for TensorBoard into the run's folder; needs the extra `tensorboard`.",
     )
-    evaluate_every: int = Field(1, ge=1, description="Epochs between validations (the last is always done).")
+    evaluate_every: Annotated[int, Effect.START] = Field(
+        1, ge=1, description="Epochs between validations (the last is always done)."
+    )
 
     @model_validator(mode="after")
     def _stages(self) -> TrainingConfig:
@@ -315,29 +343,11 @@ class MethodConfig(BaseModel):
         return self.declared().parameters.model_validate(self.model_extra or {})
 
 
-# A run may go on with other values of these: they say where things are, how fast it is, what it keeps and how long it
-# lasts. The labels themselves are compared by their digest.
-_FREE_TO_CHANGE = {
-    "images": {"workers", "cache_gb", "gpu_cache_gb"},
-    "model": {"pretrained", "weights", "word_vectors", "text_model", "missing_words"},
-    "training": {
-        "epochs",
-        "evaluate_every",
-        "device",
-        "compile",
-        "cuda_graphs",
-        "shard",
-        "checkpoint_steps",
-        "checkpoint_epochs",
-        "tensorboard",
-    },
-}
-
-
 class RunConfig(Section):
     """Everything that decides what a run does."""
 
-    data: DataConfig
+    # The labels themselves are compared by their digest.
+    data: Annotated[DataConfig, Effect.START]
     images: ImagesConfig = Field(default_factory=ImagesConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     method: MethodConfig = Field(default_factory=MethodConfig)
@@ -357,10 +367,62 @@ class RunConfig(Section):
         return plain
 
     def fixed(self) -> dict[str, str]:
-        """Return the values, as JSON by ``section.key``, that must stay what they are while a run is trained."""
+        """Return the values, as JSON by ``section.key``, that must stay the same while a run is trained."""
         return {
-            f"{section}.{key}": json.dumps(value, sort_keys=True)
-            for section, values in self.resolved().items()
-            for key, value in values.items()
-            if (key == "scenes" if section == "data" else key not in _FREE_TO_CHANGE.get(section, ()))
+            key: json.dumps(value, sort_keys=True)
+            for key, value in sorted(flat_settings(self.resolved()).items())
+            if effect_of(key) is Effect.RESULT
         }
+
+
+def effect_of(key: str) -> Effect:
+    """Return what a setting can change, from the mark on its field or on the section around it.
+
+    >>> effect_of("images.workers"), effect_of("training.lr"), effect_of("data.table")
+    (<Effect.NOTHING: 3>, <Effect.RESULT: 1>, <Effect.START: 2>)
+    """
+    effect: Effect = Effect.RESULT
+    section: type[BaseModel] | None = RunConfig
+    for part in key.split("."):
+        field = None if section is None else section.model_fields.get(part)
+        if field is None:  # an option of a data set, an argument of the backbone, a parameter of a method
+            break
+        effect = next((mark for mark in field.metadata if isinstance(mark, Effect)), effect)
+        section = section_model(field.annotation)
+    return effect
+
+
+def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their dotted keys; an empty section counts as one that is not there.
+
+    >>> flat_settings({"training": {"epochs": 3}, "model": {"backbone_kwargs": {}}})
+    {'training.epochs': 3}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            flat |= flat_settings(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def deciding_settings(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a resolved configuration, by their dotted keys, that can change a result."""
+    return {
+        key: value for key, value in flat_settings(content).items() if effect_of(key) is not Effect.NOTHING
+    }
+
+
+def changed_settings(saved: RunConfig, wanted: RunConfig) -> list[str]:
+    """Say which settings of two configurations differ in a way that can change a result.
+
+    Returns:
+        ``key (was one value, now another)`` for each.
+    """
+    before, now = deciding_settings(saved.resolved()), deciding_settings(wanted.resolved())
+    return [
+        f"{key} (was {json.dumps(before.get(key))}, now {json.dumps(now.get(key))})"
+        for key in dict.fromkeys((*before, *now))
+        if before.get(key) != now.get(key)
+    ]

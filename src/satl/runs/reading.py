@@ -1,4 +1,4 @@
-"""Configurations from YAML files and ``--set``, checked; what is wrong with one is said in one sentence."""
+"""Read and check run configurations: YAML files and ``section.key=value`` overrides."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from satl.errors import ConfigError, nearest
+from satl.errors import Argument, ConfigError
 from satl.runs.config import RunConfig, Section
-from satl.runs.settings import parse_setting, problem_words, read_yaml
+from satl.runs.settings import parse_setting, read_yaml, section_model, validation_error
 
 AnySection = TypeVar("AnySection", bound=Section)
 
@@ -49,7 +49,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dic
         try:
             name, value = parse_setting(override)
         except ValueError as error:
-            raise ConfigError(f"--set {override}: {error}.") from error
+            raise ConfigError(f"{error}.", where=Argument("settings", override)) from error
         *sections, key = name.split(".")
         place = result
         for section in sections:
@@ -65,7 +65,7 @@ def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
     try:
         config = RunConfig.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(_sentence(error, origin, RunConfig)) from error
+        raise validation_error(error, origin, RunConfig) from error
     try:
         method = config.method.declared()
     except ConfigError as error:
@@ -73,18 +73,20 @@ def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
     try:
         config.method.parameters()
     except ValidationError as error:
-        raise ConfigError(_sentence(error, origin, method.parameters, prefix="method.")) from error
+        raise validation_error(error, origin, method.parameters, prefix="method.") from error
     return config
 
 
 def make_section(kind: type[AnySection], content: Any, name: str, origin: str) -> AnySection:
     """Validate one section that is no part of a run; ``name`` and ``origin`` are named in messages."""
     if not isinstance(content, Mapping):
-        raise ConfigError(f"{origin}: {name} must be a section of keys, not {content!r}; mend this value.")
+        raise ConfigError(
+            f"{name} must be a section of keys, not {content!r}", where=origin, remedy="fix this value"
+        )
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise ConfigError(_sentence(error, origin, kind, prefix=f"{name}.")) from error
+        raise validation_error(error, origin, kind, prefix=f"{name}.") from error
 
 
 def save_config(config: RunConfig, path: Path) -> None:
@@ -109,9 +111,9 @@ def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) 
         kinds = (field.annotation, *get_args(field.annotation))
         if Path in kinds:
             yield (*prefix, name)
-        for kind in kinds:
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                yield from path_keys(kind, (*prefix, name))
+        section = section_model(field.annotation)
+        if section is not None:
+            yield from path_keys(section, (*prefix, name))
 
 
 def make_absolute(content: dict[str, Any], folder: Path) -> None:
@@ -126,38 +128,3 @@ def make_absolute(content: dict[str, Any], folder: Path) -> None:
     text = model.get("text_model") if isinstance(model, dict) else None
     if isinstance(model, dict) and isinstance(text, str) and text.startswith((".", "~", "/")):
         model["text_model"] = str((folder / Path(text).expanduser()).resolve())  # a folder, not a name
-
-
-def _sentence(error: ValidationError, origin: str, root: type[BaseModel], prefix: str = "") -> str:
-    """Turn the first problem of a validation into one sentence."""
-    problems = error.errors()
-    # A misspelt key often makes another one missing: the misspelling is the better news.
-    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
-    place = [str(part) for part in problem["loc"] if not _is_union_tag(str(part))]
-    key = prefix + ".".join(place)
-    if problem["type"] == "extra_forbidden":
-        choices = _keys_beside(root, place)
-        hint = nearest(place[-1], choices) or f"; valid keys: {', '.join(choices)}"
-        return f"{origin}: there is no key '{key}'{hint}."
-    if problem["type"] == "missing":
-        return f"{origin}: the key '{key}' is missing; add it."
-    return f"{origin}: {key or 'the configuration'}: {problem_words(problem)}; mend this value."
-
-
-def _is_union_tag(part: str) -> bool:
-    return part.startswith(("literal[", "tuple[", "function-"))
-
-
-def _keys_beside(root: type[BaseModel], place: list[str]) -> list[str]:
-    model: Any = root
-    for key in place[:-1]:
-        annotation = model.model_fields[key].annotation
-        model = next(
-            (
-                option
-                for option in (annotation, *getattr(annotation, "__args__", ()))
-                if isinstance(option, type) and issubclass(option, BaseModel)
-            ),
-            model,
-        )
-    return list(model.model_fields)

@@ -1,14 +1,14 @@
-"""What users write as YAML: files, and ``section.key=value`` settings. What is wrong is said in one sentence."""
+"""What users write as YAML: files and ``section.key=value`` settings, and one sentence for what is wrong with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
+from pydantic import BaseModel, ValidationError
 
-from satl.errors import ConfigError
+from satl.errors import ConfigError, nearest
 
 
 def read_yaml(path: Path, wanted: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def read_yaml(path: Path, wanted: str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         place = getattr(error, "problem_mark", None)
         line = f" at line {place.line + 1}" if place is not None else ""
-        raise ConfigError(f"{path}: is not valid YAML{line}; mend the file.") from error
+        raise ConfigError(f"{path}: is not valid YAML{line}; fix the file.") from error
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -34,16 +34,68 @@ def read_yaml(path: Path, wanted: str) -> dict[str, Any]:
     return content
 
 
-def problem_words(problem: Mapping[str, Any]) -> str:
-    """Return what is wrong with a value, and the value, from a problem that pydantic found.
+def validation_error(
+    error: ValidationError, origin: str, model: type[BaseModel], prefix: str = ""
+) -> ConfigError:
+    """Return the first problem that pydantic found as an error of one sentence.
 
-    >>> problem_words({"msg": "Input should be a valid tuple", "input": 3})
-    'input should be a valid list (got 3)'
+    Args:
+        error: what pydantic raised.
+        origin: the file or option that the content came from.
+        model: the model that was validated, for the valid keys beside a misspelt one.
+        prefix: of every key, such as ``method.``.
+
+    >>> class Point(BaseModel):
+    ...     sizes: tuple[int, ...] = ()
+    >>> try:
+    ...     Point.model_validate({"sizes": 3})
+    ... except ValidationError as error:
+    ...     print(validation_error(error, "point.yaml", Point))
+    point.yaml: sizes: input should be a valid list (got 3); fix this value.
     """
+    problems = error.errors()
+    # A misspelt key often makes another one missing: the misspelling is the better news.
+    problem = next((one for one in problems if one["type"] == "extra_forbidden"), problems[0])
+    place = [part for part in problem["loc"] if not _is_union_tag(part)]
+    # Entries of a list are counted from 1; a number can also be a key that should be a word.
+    first = 0 if problem["type"] == "invalid_key" else 1
+    key = prefix + ".".join(str(part + first if isinstance(part, int) else part) for part in place)
+    if problem["type"] == "extra_forbidden":
+        choices = _keys_beside(model, place)
+        hint = nearest(str(place[-1]), choices) or f"; valid keys: {', '.join(choices)}"
+        return ConfigError(f"{origin}: there is no key '{key}'{hint}.")
+    if problem["type"] == "missing":
+        return ConfigError(f"the key '{key}' is missing", where=origin, remedy="add it")
     message = problem["msg"].removeprefix("Value error, ")
     # What pydantic calls a tuple is a list in YAML.
     message = (message[:1].lower() + message[1:]).replace("tuple", "list")
-    return message if isinstance(problem["input"], dict) else f"{message} (got {problem['input']!r})"
+    if not isinstance(problem["input"], dict):
+        message += f" (got {problem['input']!r})"
+    return ConfigError(f"{key}: {message}" if key else message, where=origin, remedy="fix this value")
+
+
+def _is_union_tag(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith(("literal[", "tuple[", "function-"))
+
+
+def _keys_beside(model: type[BaseModel], place: list[str | int]) -> list[str]:
+    """Return the keys of the section that the last key of ``place`` stands in."""
+    section = model
+    for key in place[:-1]:
+        if isinstance(key, str):
+            section = section_model(section.model_fields[key].annotation) or section
+    return list(section.model_fields)
+
+
+def section_model(annotation: Any) -> type[BaseModel] | None:
+    """Return the model that a field holds: itself, one of several kinds, or an entry of a list.
+
+    >>> section_model(str | None) is None
+    True
+    """
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for kind in get_args(annotation) if (model := section_model(kind))), None)
 
 
 def plain_value(text: str) -> Any:
