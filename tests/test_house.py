@@ -1,0 +1,250 @@
+"""The rules of the house that a reader relies on: import order, one name for one thing, no command-line words.
+
+CONTRIBUTING draws the import order; the lists of exceptions below say why each of them is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+
+SOURCE = Path(__file__).parents[1] / "src" / "satl"
+ORDER = (
+    *("errors", "files", "distributed", "checks"),
+    *("evaluation", "labels", "scores", "images", "scenes"),
+    *("models", "scoring", "thresholds", "losses", "functional", "methods"),
+    *("recipes", "runs", "training", "inference"),
+    *("drawing", "completion", "review", "export", "experiments", "reports", "demo", "cli"),
+)
+"""Rooms from left to right: each imports only from rooms to its left, deferred imports included."""
+FACADES = frozenset({"satl", "satl.__main__"})
+"""Stand above all rooms: the public names, and what ``python -m satl`` runs."""
+
+TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset(
+    {
+        ("satl.experiments.experiment", "reports"),
+        ("satl.inference.run_record", "reports"),
+        ("satl.labels.inspection", "images"),
+        ("satl.methods.networks", "runs"),
+        ("satl.runs.data", "completion"),
+        ("satl.scores.rule_scores", "images"),
+        ("satl.scores.score_target", "images"),
+    }
+)
+"""(importing module, imported room) that still go to the right."""
+
+SAME_MODULES = {
+    "registry": "of its room: data sets, readers, exporters",
+    "functional": "the pure functions of its room, and of all rooms for users",
+    "coco": "one format: the data set, its reader and its exporter",
+    "files": "atomic writes for all, and the files of a completed folder",
+    "kggr": "one paper: its network and its method",
+    "ml_gcn": "one paper: its network and its method",
+    "ssgrl": "one paper: its network and its method",
+    "large_loss": "one paper: its loss, its rule and its method",
+}
+"""Names that several modules share because they mean the same."""
+
+TEMPORARY_MODULES = frozenset(
+    {"demo", "inputs", "inspection", "losses", "paper", "parts", "reading", "scores", "thresholds"}
+)
+SAME_CLASSES: dict[str, str] = {}
+"""Names that several public classes share because they mean the same."""
+TEMPORARY_CLASSES = frozenset({"Evidence", "Outcome", "Part", "Scores", "Share", "Study", "Wanted"})
+
+FOREIGN_FLAGS = frozenset({"--head"})
+"""Options of other programs: `ray start --head`."""
+
+DOCUMENTS: dict[str, str] = {"satl.drawing.html": "--sans is a name in a style sheet"}
+"""Modules that write documents, which may name commands."""
+TEMPORARY_WORDS = frozenset(
+    {
+        "satl.completion.files.changes",
+        "satl.completion.files.completed_folder",
+        "satl.completion.files.hand_labels",
+        "satl.completion.files.report_content",
+        "satl.completion.statistics.wording",
+        "satl.completion.workflow.case",
+        "satl.completion.workflow.complete",
+        "satl.completion.workflow.from_run",
+        "satl.completion.workflow.next_labels",
+        "satl.demo.demo",
+        "satl.drawing.sheet",
+        "satl.experiments.experiment",
+        "satl.experiments.experiment_folder",
+        "satl.experiments.grid",
+        "satl.experiments.pool",
+        "satl.experiments.results",
+        "satl.experiments.worker",
+        "satl.export.content",
+        "satl.export.importing",
+        "satl.export.sizes",
+        "satl.export.writing",
+        "satl.files",
+        "satl.images.decode",
+        "satl.images.file_checks",
+        "satl.images.pack",
+        "satl.images.source",
+        "satl.images.store",
+        "satl.inference.cluster",
+        "satl.inference.decision_thresholds",
+        "satl.inference.onnx_file",
+        "satl.inference.parts",
+        "satl.inference.prediction",
+        "satl.inference.run_record",
+        "satl.labels.encodings",
+        "satl.labels.io",
+        "satl.labels.io.coco",
+        "satl.labels.io.jsonl",
+        "satl.labels.io.parquet",
+        "satl.labels.io.positives",
+        "satl.labels.io.registry",
+        "satl.labels.io.wide",
+        "satl.labels.masking",
+        "satl.recipes",
+        "satl.reports.comparison",
+        "satl.reports.paper.common",
+        "satl.reports.paper.sweeps",
+        "satl.reports.paper_figures",
+        "satl.reports.study",
+        "satl.review.folder",
+        "satl.review.gate",
+        "satl.review.loading",
+        "satl.review.merge",
+        "satl.review.serve",
+        "satl.review.served_images",
+        "satl.review.server",
+        "satl.runs.data",
+        "satl.runs.reading",
+        "satl.runs.run_folder",
+        "satl.scenes",
+        "satl.scores.prediction_folder",
+        "satl.scores.reading",
+        "satl.training.saving",
+        "satl.training.trainer",
+    }
+)
+"""Modules whose messages still name options or commands."""
+
+
+@cache
+def parsed() -> dict[str, ast.Module]:
+    """Every module of satl by its name."""
+    found = {}
+    for file in sorted(SOURCE.rglob("*.py")):
+        parts = ("satl", *file.relative_to(SOURCE).with_suffix("").parts)
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(file.read_text(encoding="utf-8"))
+    return found
+
+
+def room_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else module
+
+
+def imported_modules(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Modules of satl that are imported anywhere in a module: at the top, deferred, for types only, by name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (
+                (alias.name, node.lineno) for alias in node.names if room_of(alias.name) != alias.name
+            )
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            if node.module == "satl":  # a room, or a name of the package itself such as __version__
+                yield from ((f"satl.{a.name}", node.lineno) for a in node.names if a.name in ORDER)
+            else:
+                yield node.module, node.lineno
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"satl(\.\w+)+", str(node.value)):
+            yield node.value, node.lineno  # import_module("satl.room.module")
+
+
+def test_every_room_is_in_the_order():
+    assert {room_of(name) for name in parsed()} - {"satl", "__main__"} == set(ORDER)
+
+
+def test_imports_go_to_the_left_only():
+    wrong = {}
+    for module, tree in parsed().items():
+        if module in FACADES:
+            continue
+        own = ORDER.index(room_of(module))
+        for imported, line in imported_modules(tree):
+            room = room_of(imported)
+            if not imported.startswith("satl.") or room not in ORDER:
+                continue
+            if ORDER.index(room) > own and (module, room) not in TEMPORARY_IMPORTS:
+                wrong[module, room] = line
+    assert not wrong, "\n".join(
+        f"{module}, line {line}, imports {room}" for (module, room), line in wrong.items()
+    )
+
+
+def test_one_name_is_one_module():
+    homes = defaultdict(list)
+    for module in parsed():
+        if room_of(module) != "cli":  # its modules are called like their command
+            homes[module.rpartition(".")[2]].append(module)
+    twice = {
+        name: where
+        for name, where in homes.items()
+        if len(where) > 1 and name not in {*SAME_MODULES, *TEMPORARY_MODULES}
+    }
+    assert not twice, "\n".join(f"{name}: {', '.join(where)}" for name, where in sorted(twice.items()))
+
+
+def test_one_name_is_one_public_class():
+    homes = defaultdict(list)
+    for module, tree in parsed().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module)
+    twice = {
+        name: where
+        for name, where in homes.items()
+        if len(where) > 1 and name not in {*SAME_CLASSES, *TEMPORARY_CLASSES}
+    }
+    assert not twice, "\n".join(f"{name}: {', '.join(where)}" for name, where in sorted(twice.items()))
+
+
+def commands() -> set[str]:
+    """The commands of the command line."""
+    app = typer.Typer()
+    cli = import_module("satl.cli")
+    for name in cli._ROOMS:
+        import_module(f"satl.cli.{name}").register(app)
+    return set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def texts(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """String literals of a module but docstrings and descriptions of settings."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(id(node.value))  # docstrings of modules, classes, functions and attributes
+        if isinstance(node, ast.Call):
+            described = [keyword.value for keyword in node.keywords if keyword.arg == "description"]
+            skipped.update(id(part) for value in described for part in ast.walk(value))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.value, node.lineno
+
+
+@pytest.mark.parametrize("room", [room for room in ORDER if room != "cli"])
+def test_the_library_names_no_option_and_no_command(room: str):
+    pattern = re.compile(rf"(?<![\w-])--[a-z][\w-]*|\bsatl (?:{'|'.join(sorted(commands()))})\b")
+    wrong = []
+    for module, tree in parsed().items():
+        if room_of(module) != room or module in DOCUMENTS or module in TEMPORARY_WORDS:
+            continue
+        for text, line in texts(tree):
+            found = [match for match in pattern.findall(text) if match not in FOREIGN_FLAGS]
+            wrong += [f"{module}, line {line}: {match}" for match in found]
+    assert not wrong, "\n".join(wrong)
