@@ -117,7 +117,7 @@ def test_labels_that_a_person_confirmed_are_not_doubted_again(files: Path, out: 
 
 def test_a_review_that_says_nothing_about_the_table_is_refused(files: Path, out: Path, satl: Satl) -> None:
     command = from_scores(files, files / "again")
-    refused(satl, files, *command, "--reviewed", out, parts=(f"{out} holds no decision of a person",))
+    refused(satl, files, *command, "--reviewed", out, parts=(f"{out}: holds no decision of a person",))
     refused(satl, files, *command, "--reviewed", files, parts=(str(files), "satl complete"))
     (image, label), value = next(iter(doubted(out).items()))
     with ReviewStore(out) as store:
@@ -127,7 +127,7 @@ def test_a_review_that_says_nothing_about_the_table_is_refused(files: Path, out:
     (files / "labels.csv").write_text(text.replace(image, "other.jpg"), encoding="utf-8")
     code, printed, err = satl(*command, "--reviewed", out)  # which opens the file of the review
     assert (code, printed, err.count("\n")) == (2, "", 1)
-    assert f"the table has none of the reviewed cells (such as image {image!r}" in err
+    assert f"the table: has none of the cells decided in {out} (such as image {image!r}" in err
     assert not (files / "again").exists()
 
 

@@ -176,7 +176,7 @@ def test_a_plan_may_not_contradict_the_table(folder: Path, done: Completion, tmp
         tmp_path / "plan.csv",
         lambda one: one.update(image=table.images[row], label=table.classes[column], value="absent"),
     )
-    with pytest.raises(TableError, match="is answered otherwise than the table, where it is present"):
+    with pytest.raises(TableError, match=r"is known to be present, but .* says absent; correct one of them"):
         case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")
 
 

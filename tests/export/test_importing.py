@@ -67,8 +67,8 @@ def test_known_cells_are_overwritten_only_when_asked(tmp_path: Path) -> None:
     file = decisions(tmp_path, [[-1, 1], [0, 0], [0, 1]])
     with pytest.raises(
         TableError,
-        match=r"image 'a\.jpg' \(row 1 of the table\), class 'cat' is known to be present, but the file says absent "
-        r"\(and 1 more cell\): pass --replace-known",
+        match=r"image 'a\.jpg' \(row 1\), class 'cat' is known to be present, but .*decided\.csv says absent "
+        r"\(and 1 more cell\); pass replace_known=True",
     ):
         import_file(file, "long", tmp_path / "new.csv", onto=tmp_path / "t.csv")
     assert not (tmp_path / "new.csv").exists()
@@ -85,7 +85,8 @@ def test_other_images_and_classes_are_counted(tmp_path: Path) -> None:
     assert read_table(tmp_path / "new.csv").cells[1].tolist() == [1, 1]
     file = decisions(tmp_path, [[0, 1]], ("z.jpg",))
     with pytest.raises(
-        TableError, match=r"t\.csv has none of the cells decided .*'z\.jpg', class 'dog'.*--onto"
+        TableError,
+        match=r"t\.csv: has none of the cells decided .*'z\.jpg', class 'dog'.*give onto the table",
     ):
         import_file(file, "long", tmp_path / "no.csv", onto=tmp_path / "t.csv")
 
@@ -165,12 +166,12 @@ def test_wrong_uses(tmp_path: Path) -> None:
             import_file(file, "long", out, onto=onto, force=True)
     with pytest.raises(TableError, match="is a folder: name the file"):
         import_file(file, "long", tmp_path, force=True)
-    with pytest.raises(ConfigError, match=r"--unticked absnet: .*did you mean 'absent'"):
+    with pytest.raises(ConfigError, match=r"unticked='absnet': .*did you mean 'absent'"):
         import_file(file, "long", tmp_path / "n.csv", unticked="absnet")
     with pytest.raises(TableError, match="satl writes"):
         import_file(file, "long", tmp_path / "n.xlsx")
     file = decisions(tmp_path, np.zeros((3, 2)))
-    with pytest.raises(TableError, match=r"decided\.csv holds no decision of a person"):
+    with pytest.raises(TableError, match=r"decided\.csv: holds no decision of a person"):
         import_file(file, "long", tmp_path / "n.csv")
     assert not (tmp_path / "n.csv").exists()
     import_file(decisions(tmp_path, TABLE.cells), "long", tmp_path / "t.csv", force=True)

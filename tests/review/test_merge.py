@@ -164,7 +164,7 @@ def test_a_known_cell_is_not_overwritten_without_being_told(tmp_path: Path, tabl
     for part in ("t.csv", "'ü.jpg' (row 4)", "'traffic light'", "known to be present", "says absent"):
         assert part in str(caught.value)
     assert "(and 1 more cell)" in str(caught.value)
-    assert str(caught.value).endswith("pass --replace-known to overwrite what is known.")
+    assert str(caught.value).endswith("pass replace_known=True to overwrite what is known.")
     assert not (tmp_path / "new.csv").exists()
     report = merge_review(out, tmp_path / "t.csv", tmp_path / "new.csv", replace_known=True)
     cells = np.array(MERGED)
@@ -212,12 +212,12 @@ def test_refusals(tmp_path: Path, table: LabelTable, completed: Completed) -> No
         merge_review(out, tmp_path / "t.csv", tmp_path / "t.csv")
     with pytest.raises(TableError, match=r"satl writes .*not '.xlsx'"):
         merge_review(out, tmp_path / "t.csv", tmp_path / "new.xlsx")
-    with pytest.raises(RunError, match="holds no decision of a person yet: run `satl review"):
+    with pytest.raises(RunError, match=r"holds no decision of a person yet; run review\("):
         merge_review(completed.out, tmp_path / "t.csv", tmp_path / "new.csv")
     with pytest.raises(RunError, match="is not a folder"):
         merge_review(tmp_path / "nowhere", tmp_path / "t.csv", tmp_path / "new.csv")
     write_table(draw_table(["x.jpg"], ["other"], known=1.0), tmp_path / "other.npz")
-    with pytest.raises(TableError, match="has none of the reviewed cells"):
+    with pytest.raises(TableError, match="has none of the cells decided in"):
         merge_review(out, tmp_path / "other.npz", tmp_path / "new.csv")
     assert not (tmp_path / "new.csv").exists()
 

@@ -8,7 +8,11 @@ from typing import Any
 
 from satl.errors import Argument, Task
 
-_OPTIONS = {"ignore_columns": "--ignore-column", "settings": "--set"}
+_OPTIONS = {
+    "ignore_columns": "--ignore-column",
+    "include_accepted": "--include accepted",
+    "settings": "--set",
+}
 """Options that are not called like the argument they set."""
 
 

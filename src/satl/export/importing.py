@@ -1,50 +1,38 @@
-"""Bring what a person decided in another tool back into a label table."""
+"""Read what a person decided in another tool into a label table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from satl.errors import ConfigError, TableError, nearest
+from satl.errors import Argument, ConfigError, Sentence, TableError, nearest
 from satl.export.registry import Imported, find_tool
-from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, open_table, write_table
-from satl.labels.io import check_new_files, find_format, same_format, table_files, write_alike
+from satl.labels import ABSENT, UNKNOWN, LabelTable, open_table, write_table
+from satl.labels.decisions import DecisionCounts, Decisions, apply_decisions
+from satl.labels.io import check_alike, check_new_files, find_format, table_files, write_alike
 
 UNTICKED = ("unknown", "absent")
-_WORDS = {PRESENT: "present", ABSENT: "absent"}
 
 
 @dataclass(frozen=True)
-class ImportReport:
-    """What an import did, counted in cells.
+class ImportReport(DecisionCounts):
+    """What an import did, counted in cells; the decisions as in :class:`DecisionCounts`.
 
-    Attributes
-    ----------
-    files: what was written.
-    present, absent: decisions written into cells that were unknown.
-    confirmed: decisions that say what the table said already.
-    overwritten: decisions that changed a known cell.
-    unticked: of ``absent``, those that rest on a box that was not ticked.
-    suggestions: predictions in the file; they decide nothing.
-    skipped: tasks that a person skipped.
-    elsewhere: decisions about images or classes that the table does not have, and the first of them.
-    known: known cells of the new table, of ``cells`` in all.
+    Attributes:
+        files: what was written.
+        unticked: of ``absent``, those that rest on a box that was not ticked.
+        suggestions: predictions in the file; they decide nothing.
+        skipped: tasks that a person skipped.
+        known: known cells of the new table, of ``cells`` in all.
     """
 
     files: tuple[Path, ...]
-    present: int
-    absent: int
-    confirmed: int
-    overwritten: int
     unticked: int
     suggestions: int
     skipped: int
-    elsewhere: int
-    first_elsewhere: tuple[str, str] | None
     known: int
     cells: int
 
@@ -98,106 +86,69 @@ def import_file(
     Raises:
         TableError: a decision contradicts a known cell, the file and ``onto`` have no cell in common, ``out`` exists.
     """
-    target = Path(out)
+    target, file = Path(out), Path(path)
     if unticked not in UNTICKED:
         raise ConfigError(
-            f"--unticked {unticked}: is neither unknown nor absent{nearest(unticked, UNTICKED)}."
+            f"is neither unknown nor absent{nearest(unticked, UNTICKED)}",
+            where=Argument("unticked", unticked),
+            remedy="say one of them",
         )
-    inputs = (Path(path), None if onto is None else Path(onto))
+    inputs = (file, None if onto is None else Path(onto))
     check_new_files((target,), force=force, inputs=inputs)
-    imported = read_export(path, format, None if onto is not None else encoding)
+    imported = read_export(file, format, None if onto is not None else encoding)
     if unticked == "absent" and imported.looked_at is None:
         raise ConfigError(
-            f"--unticked absent: format '{format}' does not say which images a person looked at as a whole: leave it "
-            "out, and say absent in the tool itself."
+            f"format '{format}' does not say which images a person looked at as a whole",
+            where=Argument("unticked", unticked),
+            remedy="leave it out, and say absent in the tool itself",
         )
     source = None if onto is None else open_table(onto, encoding, ignore_columns=ignore_columns)
-    table = source.table if source else imported.table.with_cells(np.zeros_like(imported.table.cells))
-    kind = find_format(target, writing=True, name=None if source is None else same_format(source, target))
-    check_new_files(table_files(target, kind, table.truth is not None), force=force, inputs=inputs)
-    decided = _Decisions(imported, table, unticked == "absent")
-    decided.require_some(Path(path), None if onto is None else Path(onto))
-    before = table.cells[decided.rows, decided.columns]
-    clash = (before != UNKNOWN) & (before != decided.values)
-    if clash.any() and not replace_known:
-        raise TableError(_clash(Path(path), table, decided, before, clash))
-    cells = np.array(table.cells)
-    cells[decided.rows, decided.columns] = decided.values
-    merged = table.with_cells(cells)
-    new = before == UNKNOWN
+    if source is None:
+        table = imported.table.with_cells(np.zeros_like(imported.table.cells))
+        kind = find_format(target, writing=True)
+        check_new_files(table_files(target, kind, table.truth is not None), force=force, inputs=inputs)
+    else:
+        table = source.table
+        check_alike(source, target, force=force, inputs=inputs)
+    decided = Decisions.of_table(table, imported.table)
+    merged, counts = apply_decisions(
+        table, decided, conflicts="replace" if replace_known else "refuse", origin=file, where=onto
+    )
+    # A box left alone is weak: it fills what is unknown, and contradicts nobody.
+    weak = _unticked(imported, merged) if unticked == "absent" else None
+    if not weak:
+        _require_some(decided, file, onto)
+    else:
+        merged, _ = apply_decisions(merged, weak)
+        counts = replace(counts, absent=counts.absent + len(weak))
     return ImportReport(
+        **vars(counts),
         files=write_table(merged, target) if source is None else write_alike(source, merged, target),
-        present=int((new & (decided.values == PRESENT)).sum()),
-        absent=int((new & (decided.values == ABSENT)).sum()),
-        confirmed=int((before == decided.values).sum()),
-        overwritten=int(clash.sum()),
-        unticked=int(decided.unticked.sum()),
+        unticked=len(weak or ()),
         suggestions=len(imported.suggestions),
         skipped=imported.skipped,
-        elsewhere=decided.elsewhere,
-        first_elsewhere=decided.first_elsewhere,
         known=int(merged.known.sum()),
         cells=merged.cells.size,
     )
 
 
-class _Decisions:
-    """Decisions as positions in a table: rows, columns, values and whether a box was not ticked, each (K,)."""
+def _unticked(imported: Imported, table: LabelTable) -> Decisions:
+    """Return the unknown cells of the images that a person looked at as a whole, as absent."""
+    assert imported.looked_at is not None
+    rows = table.index.images.find_distinct(imported.table.images)[np.flatnonzero(imported.looked_at)]
+    rows = rows[rows >= 0]
+    at, columns = np.nonzero(table.cells[rows] == UNKNOWN)
+    return Decisions(rows[at], columns, np.full(len(at), ABSENT, dtype=np.int8))
 
-    def __init__(self, imported: Imported, table: LabelTable, unticked: bool) -> None:
-        theirs = imported.table
-        row_of = table.index.images.find_distinct(theirs.images)
-        columns = table.index.classes.find(theirs.classes)
-        rows_in, columns_in = np.nonzero(theirs.cells)
-        found = (row_of[rows_in] >= 0) & (columns[columns_in] >= 0)
-        self.elsewhere = int((~found).sum())
-        self.first_elsewhere: tuple[str, str] | None = None
-        if self.elsewhere:
-            at = int(np.argmin(found))
-            self.first_elsewhere = theirs.images[rows_in[at]], theirs.classes[columns_in[at]]
-        said: npt.NDArray[np.int8] = np.zeros(table.cells.shape, dtype=np.int8)
-        said[row_of[rows_in[found]], columns[columns_in[found]]] = theirs.cells[
-            rows_in[found], columns_in[found]
-        ]
-        silent = np.zeros(table.cells.shape, dtype=np.bool_)
-        if unticked and imported.looked_at is not None:
-            looked_at = row_of[np.flatnonzero(imported.looked_at)]
-            silent[looked_at[looked_at >= 0]] = True
-            # A box left alone is weak: it fills what is unknown, and contradicts nobody.
-            silent &= (said == UNKNOWN) & (table.cells == UNKNOWN)
-            said[silent] = ABSENT
-        self.rows, self.columns = np.nonzero(said)
-        self.values = said[self.rows, self.columns]
-        self.unticked = silent[self.rows, self.columns]
 
-    def require_some(self, path: Path, onto: Path | None) -> None:
-        """Refuse a file that says nothing about the table: one of the two is certainly the wrong one."""
-        if len(self.rows):
-            return
-        if self.first_elsewhere is not None:
-            image, label = self.first_elsewhere
-            raise TableError(
-                f"{onto} has none of the cells decided in {path} (such as image {image!r}, class {label!r}): "
-                "give --onto the table that was exported."
-            )
+def _require_some(decided: Decisions, file: Path, onto: str | Path | None) -> None:
+    """Refuse a file that says nothing about the table: one of the two is certainly the wrong one."""
+    if onto is not None:
+        remedy = Sentence("give {onto} the table that was exported", onto=Argument("onto"))
+        decided.require_some(onto, file, remedy)
+    if not len(decided):
         raise TableError(
-            f"{path} holds no decision of a person: decide something in the tool, and export again."
+            "holds no decision of a person",
+            where=file,
+            remedy="decide something in the tool, and export again",
         )
-
-
-def _clash(
-    path: Path,
-    table: LabelTable,
-    decided: _Decisions,
-    before: npt.NDArray[np.int8],
-    clash: npt.NDArray[np.bool_],
-) -> str:
-    first = int(np.argmax(clash))
-    row, column = int(decided.rows[first]), int(decided.columns[first])
-    more = int(clash.sum()) - 1
-    others = f" (and {more:,} more cell{'s' * (more != 1)})" if more else ""
-    return (
-        f"{path}: image {table.images[row]!r} (row {row + 1} of the table), class {table.classes[column]!r} is known "
-        f"to be {_WORDS[int(before[first])]}, but the file says {_WORDS[int(decided.values[first])]}{others}: pass "
-        "--replace-known to overwrite what is known."
-    )

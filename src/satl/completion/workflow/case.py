@@ -14,7 +14,8 @@ from satl.completion.files.hand_labels import PlanAnswers, read_answers
 from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
 from satl.errors import RunError, TableError
 from satl.evaluation.bounds import FloatArray
-from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, aligned_cells, open_table, read_other_table
+from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_other_table
+from satl.labels.decisions import Decisions, apply_decisions
 from satl.labels.holdout import HeldOut
 from satl.labels.io.arrays import ArrayFile
 from satl.scores.reading import read_bundle, read_scores
@@ -124,25 +125,19 @@ def with_plan(case: Case, path: str | Path) -> Case:
     answers = read_answers(path, table)
     if not len(answers.value):
         raise TableError(f"{path} has no answer yet: write present, absent or ? into its column 'value'.")
-    before = table.cells[answers.row, answers.column]
-    clash = (before != 0) & (before != answers.value)
-    if clash.any():
-        first = int(np.argmax(clash))
-        row, column = int(answers.row[first]), int(answers.column[first])
-        word = {PRESENT: "present", ABSENT: "absent"}[int(before[first])]
-        raise TableError(
-            f"{path}: image {table.images[row]!r}, class {table.classes[column]!r} is answered otherwise than the "
-            f"table, where it is {word}: correct one of them."
-        )
+    decisions = Decisions(answers.row, answers.column, answers.value)
+    answered, _ = apply_decisions(
+        table, decisions, origin=path, where=case.file.path, remedy="correct one of them"
+    )
     _require_same_model(case, answers, path)
-    cells, basis = table.cells.copy(), case.basis.copy()
+    basis = case.basis.copy()
     planned = np.zeros((table.num_classes, table.num_images), dtype=np.int8).T
-    for target, content in ((cells, answers.value), (basis, answers.value), (planned, answers.aim)):
+    for target, content in ((basis, answers.value), (planned, answers.aim)):
         target[answers.row, answers.column] = content
     tested = None if case.tested is None else case.tested | (planned != 0)
     return replace(
         case,
-        file=replace(case.file, table=table.with_cells(cells)),
+        file=replace(case.file, table=answered),
         basis=basis,
         tested=tested,
         planned=planned,

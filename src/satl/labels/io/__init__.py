@@ -18,6 +18,7 @@ __all__ = [
     "FORMATS",
     "Format",
     "TableFile",
+    "check_alike",
     "check_new_files",
     "coco",
     "find_format",
@@ -198,6 +199,12 @@ def same_format(source: TableFile, path: Path) -> str | None:
     """Return the name of the format of ``source`` if a file called ``path`` can be of it, else None."""
     format = FORMATS[source.format]
     return format.name if format.write is not None and path.suffix.lower() in format.extensions else None
+
+
+def check_alike(source: TableFile, path: Path, *, force: bool, inputs: Iterable[Path | None]) -> None:
+    """Refuse files that :func:`write_alike` must not write, before any work is done; see :func:`check_new_files`."""
+    format = find_format(path, writing=True, name=same_format(source, path))
+    check_new_files(table_files(path, format, source.table.truth is not None), force=force, inputs=inputs)
 
 
 def write_alike(source: TableFile, table: LabelTable, path: Path) -> tuple[Path, ...]:
