@@ -54,7 +54,7 @@ SAME_MODULES = {
 """Names that several modules share because they mean the same."""
 
 TEMPORARY_MODULES = frozenset(
-    {"demo", "inputs", "inspection", "losses", "paper", "parts", "reading", "scores", "thresholds"}
+    {"demo", "inspection", "losses", "paper", "parts", "reading", "scores", "thresholds"}
 )
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from reference import metrics as reference
-from satl.errors import SatlError
+from satl.errors import ArrayError
 from satl.evaluation import average_precision, average_precision_pair
 
 DTYPES = (np.float16, np.float32, np.float64)
@@ -166,21 +166,21 @@ def test_input_is_left_alone_whatever_its_layout(order):
         ([[0.1, 0.2]], [[1, 2]], "hold 2 at row 1, class 2"),
         ([[0.1, 0.2]], [[1, 0.5]], r"hold 0\.5 at row 1, class 2"),
         ([[0.1, 0.2]], [[1, np.nan]], "hold nan at row 1, class 2"),
-        ([[0.1, 0.2]], [[True, False]], "booleans"),
-        ([[0.1, 0.2]], np.array([[1, 0]], dtype=np.uint8), "uint8, which cannot say absent"),
-        ([[0.1, 0.2]], [["1", "-1"]], "as numbers, not words"),
+        ([[0.1, 0.2]], [[True, False]], "bool, which cannot hold -1"),
+        ([[0.1, 0.2]], np.array([[1, 0]], dtype=np.uint8), "uint8, which cannot hold -1"),
+        ([[0.1, 0.2]], [["1", "-1"]], "labels are texts"),
         ([[0.1, 0.2]], [[1], [1]], "shape of labels is"),
         ([0.1, 0.2], [1, 1], "images, classes"),
         ([["a", "b"]], [[1, 1]], "real numbers"),
     ],
 )
 def test_bad_input_is_refused_in_words(scores, labels, message):
-    with pytest.raises(SatlError, match=message):
+    with pytest.raises(ArrayError, match=message):
         average_precision(scores, labels)
 
 
 def test_wrong_int8_label_is_refused():
-    with pytest.raises(SatlError, match="hold -2 at row 1, class 1"):
+    with pytest.raises(ArrayError, match="hold -2 at row 1, class 1"):
         average_precision([[0.1]], np.array([[-2]], dtype=np.int8))
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from losses.test_losses import gradient, noise_of
+from satl.errors import ArrayError
 from satl.losses import (
     asymmetric_loss,
     contrastive_loss,
@@ -71,7 +72,7 @@ def test_values_of_another_shape_are_refused(name: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bool, torch.uint16])
 def test_unsigned_labels_are_refused(name: str, dtype: torch.dtype) -> None:
     labels = torch.randint(-1, 2, (IMAGES, CLASSES)).to(dtype)
-    with pytest.raises(ValueError, match=rf"must be of a signed type, got {dtype}.* -1 \(absent\)"):
+    with pytest.raises(ArrayError, match=rf"must be of a signed type, got {dtype}.* -1 \(absent\)"):
         LOSSES[name](values_for(name), labels)
 
 
@@ -125,7 +126,7 @@ def test_the_batch_of_a_part_is_checked_too() -> None:
     cost, labels = torch.ones(IMAGES, CLASSES), torch.ones(IMAGES, CLASSES)
     with pytest.raises(ValueError, match=r"\(8, 1\) and \(4, 3\)"):
         mean_of_known(cost, labels, "known", torch.ones(8, 1))
-    with pytest.raises(ValueError, match="batch must be of a signed type"):
+    with pytest.raises(ArrayError, match="batch must be of a signed type"):
         mean_of_known(cost, labels, "known", torch.ones(8, CLASSES, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"cost and labels .* \(4, 1\) and \(4, 3\)"):
         mean_of_known(cost[:, :1], labels, "known", None)

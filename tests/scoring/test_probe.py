@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from reference import scoring as plain
-from satl.errors import RunError
+from satl.errors import ArrayError, RunError
 from satl.evaluation import average_precision
 from satl.inference.recogniser import Recogniser
 from satl.runs.data import load_data
@@ -182,7 +182,7 @@ def test_labels_that_would_be_misread_are_refused_and_nan_is_unknown() -> None:
     labels = torch.randint(-1, 2, (30, 3), generator=generator).float()
     with_nan = torch.where(labels == 0, torch.nan, labels)
     assert torch.equal(probe_logits(features, with_nan), probe_logits(features, labels))
-    with pytest.raises(ValueError, match=r"got torch\.bool, which cannot hold -1"):
+    with pytest.raises(ArrayError, match=r"got torch\.bool, which cannot hold -1"):
         probe_logits(features, labels > 0)
     with pytest.raises(ValueError, match=r"of the same images, got \(29, 4\) and \(30, 3\)"):
         probe_logits(features[1:], labels)

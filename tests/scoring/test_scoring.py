@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from reference import scoring as reference
+from satl.errors import ArrayError
 from satl.functional import cross_image_scores, intra_image_scores, pseudo_labels
 from satl.scoring import CrossImageGenerator, Evidence, Generator, IntraImageGenerator
 
@@ -71,7 +72,7 @@ def test_intra_image_needs_pairs() -> None:
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
 def test_intra_image_scores_refuse_labels_without_a_sign(dtype: torch.dtype) -> None:
     # An absent class would be 255 or true, which is present.
-    with pytest.raises(ValueError, match=f"must be of a signed type, got {dtype}"):
+    with pytest.raises(ArrayError, match=f"must be of a signed type, got {dtype}"):
         intra_image_scores(random_pairs(1, 3), torch.tensor([[1, -1, 0]]).to(dtype))
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference import thresholds as reference
+from satl.errors import ArrayError
 from satl.functional import (
     histogram_quantile,
     ideal_thresholds,
@@ -239,7 +240,7 @@ READERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 def test_labels_that_would_be_misread_are_refused(name: str) -> None:
     scores = torch.rand(4, 3)
     for dtype in (torch.bool, torch.uint8):  # in which absent is unknown, or 255
-        with pytest.raises(ValueError, match=f"must be of a signed type, got {dtype}"):
+        with pytest.raises(ArrayError, match=f"must be of a signed type, got {dtype}"):
             READERS[name](scores, torch.randint(-1, 2, (4, 3)).to(dtype))
     with pytest.raises(ValueError, match=r"\(4, 3\) and \(4, 1\)"):
         READERS[name](scores, torch.ones(4, 1))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from reference import thresholds as reference
+from satl.errors import ArrayError
 from satl.thresholds import LearnedThreshold, LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
 
 
@@ -230,7 +231,7 @@ def test_labels_and_shapes_that_mean_something_else_are_refused() -> None:
         rule.observe(torch.rand(4, 3), torch.ones(4, 3))
     with pytest.raises(ValueError, match=r"got \(4, 1\) and \(4,\)"):
         rule.observe(torch.rand(4, 1), torch.ones(4))
-    with pytest.raises(ValueError, match=r"got torch\.uint8, which cannot hold -1"):
+    with pytest.raises(ArrayError, match=r"got torch\.uint8, which cannot hold -1"):
         rule.observe(torch.rand(4, 1), torch.ones(4, 1, dtype=torch.uint8))
     rule.observe(torch.tensor([[0.9], [0.2]]), torch.tensor([[torch.nan], [1.0]]))
     assert rule.counts.sum(-1).flatten().tolist() == [0, 1]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from satl.evaluation.inputs import FloatMatrix, LabelMatrix, as_labels, as_scores
+from satl.checks.array_checks import FloatMatrix, LabelMatrix, as_labels, as_scores
 
 # A block of classes is handled at once: large enough to hide the cost of a NumPy call, small enough to
 # stay in the cache of one core and to bound the extra memory for tables of millions of images.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrin, betainc, betaincinv, gammaln
 
-from satl.errors import SatlError
+from satl.errors import ArrayError
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -89,7 +89,7 @@ def labels_needed(
     """
     wrong = np.asarray(errors)
     if not (wrong == np.floor(wrong)).all() or (wrong < 0).any():
-        raise SatlError("errors must be whole numbers of at least 0.")
+        raise ArrayError("errors must be whole numbers of at least 0.")
     share = _share(precision, "precision")
     level = 1 - _share(confidence, "confidence")
     result = np.ceil(labels_needed_at(share, level, wrong.astype(np.float64)))
@@ -145,7 +145,7 @@ def conformal_rank(count: npt.ArrayLike, level: npt.ArrayLike) -> IntArray:
     n = np.asarray(count, dtype=np.int64)
     kappa = np.asarray(level, dtype=np.float64)
     if not ((kappa >= 0) & (kappa < 1)).all():
-        raise SatlError(f"The level of a conformal rank must be at least 0 and below 1, not {level!r}.")
+        raise ArrayError(f"The level of a conformal rank must be at least 0 and below 1, not {level!r}.")
     rank = np.maximum(np.ceil((n + 1) * kappa - ROUNDING), 1).astype(np.int64)
     return np.asarray(np.where(rank <= n, rank, 0))
 
@@ -229,14 +229,14 @@ def _sample(
     right, cells, level = _counts(correct, drawn, confidence)
     arrays = np.broadcast_arrays(right, cells, np.asarray(population, dtype=np.float64), level)
     if (arrays[2] < arrays[1]).any():
-        raise SatlError("A sample cannot be larger than the set it was drawn from.")
+        raise ArrayError("A sample cannot be larger than the set it was drawn from.")
     return tuple(arrays)
 
 
 def _share(value: npt.ArrayLike, name: str) -> FloatArray:
     array = np.asarray(value, dtype=np.float64)
     if not ((array > 0) & (array < 1)).all():
-        raise SatlError(f"{name} must lie between 0 and 1, both excluded, not {value!r}.")
+        raise ArrayError(f"{name} must lie between 0 and 1, both excluded, not {value!r}.")
     return array
 
 
@@ -250,5 +250,5 @@ def _counts(
         1 - _share(confidence, "confidence"),
     )
     if not ((right >= 0) & (right <= cells)).all():
-        raise SatlError("Counts must satisfy 0 <= correct <= total.")
+        raise ArrayError("Counts must satisfy 0 <= correct <= total.")
     return right, cells, level

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import SatlError
-from satl.evaluation.inputs import BoolMatrix, as_labels, as_scores, mean_of_defined, ratio
+from satl.checks.array_checks import BoolMatrix, as_labels, as_scores
+from satl.errors import ArrayError, SatlError
+from satl.evaluation.undefined import mean_of_defined, ratio
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,12 @@ def decide(scores: npt.ArrayLike, thresholds: npt.ArrayLike = 0.5, top: int | No
     num_images, num_classes = matrix.shape
     limit = np.asarray(thresholds, dtype=np.float64)
     if limit.shape not in ((), (num_classes,)):
-        raise SatlError(
+        raise ArrayError(
             f"thresholds must be one number or one per class ({num_classes}), "
             f"but have the shape {limit.shape}."
         )
     if np.isnan(limit).any():
-        raise SatlError("thresholds hold NaN: give every class a number.")
+        raise ArrayError("thresholds hold NaN: give every class a number.")
     # A threshold given as 0.7 must be reached by a single-precision score of 0.7.
     predicted: BoolMatrix = matrix >= limit.astype(matrix.dtype)
     if top is None or top >= num_classes:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import SatlError
+from satl.checks.array_checks import as_labels, as_scores
+from satl.errors import ArrayError
 from satl.evaluation.average_precision import average_precision_pair
 from satl.evaluation.counts import CountMetrics, count_metrics
-from satl.evaluation.inputs import as_labels, as_scores, finite_or_none, mean_of_defined
+from satl.evaluation.undefined import finite_or_none, mean_of_defined
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,10 @@ def evaluate_scores(
     checked = as_labels(labels, matrix.shape)
     num_images, num_classes = matrix.shape
     if len(classes) != num_classes:
-        raise SatlError(f"There are {len(classes)} class names for {num_classes} columns of probabilities.")
+        raise ArrayError(f"There are {len(classes)} class names for {num_classes} columns of probabilities.")
     if thresholds is None:
         if matrix.size and (matrix.min() < 0 or matrix.max() > 1):
-            raise SatlError(
+            raise ArrayError(
                 f"probabilities lie between {matrix.min():.4g} and {matrix.max():.4g} instead of 0 and 1: "
                 "apply the sigmoid to logits first, or pass thresholds meant for these scores."
             )

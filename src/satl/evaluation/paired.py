@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import SatlError
-from satl.evaluation.inputs import finite_or_none
+from satl.errors import ArrayError, SatlError
+from satl.evaluation.undefined import finite_or_none
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,14 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
-        raise SatlError(
+        raise ArrayError(
             f"A paired test needs two lists of one length, but the shapes are {a.shape} and {b.shape}."
         )
     if a.size == 0:
-        raise SatlError("A paired test needs at least one pair of runs.")
+        raise ArrayError("A paired test needs at least one pair of runs.")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         bad = int(np.flatnonzero(~(np.isfinite(a) & np.isfinite(b)))[0])
-        raise SatlError(f"Pair {bad + 1} of the paired test is not a finite number: leave out that pair.")
+        raise ArrayError(f"Pair {bad + 1} of the paired test is not a finite number: leave out that pair.")
     if not 0 < confidence < 1:
         raise SatlError(f"confidence must lie between 0 and 1, not {confidence}.")
     difference = a - b

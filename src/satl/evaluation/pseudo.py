@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import SatlError
-from satl.evaluation.inputs import as_labels, finite_or_none, mean_of_defined, ratio
+from satl.checks.array_checks import as_labels
+from satl.errors import ArrayError, SatlError
+from satl.evaluation.undefined import finite_or_none, mean_of_defined, ratio
 
 UNION = "union"
 
@@ -38,7 +39,7 @@ class PseudoLabelQuality:
         """
         counts = [_as_counts(value, name) for name, value in (("tp", tp), ("fp", fp), ("fn", fn))]
         if len({count.shape for count in counts}) != 1:
-            raise SatlError(
+            raise ArrayError(
                 f"tp, fp and fn must have one length, but have {[len(count) for count in counts]}."
             )
         return cls(*counts)
@@ -129,7 +130,7 @@ def pseudo_label_quality(
     """
     emitted = np.asarray(pseudo)
     if emitted.ndim != 2:
-        raise SatlError(f"pseudo-labels must have the shape (images, classes), not {emitted.shape}.")
+        raise ArrayError(f"pseudo-labels must have the shape (images, classes), not {emitted.shape}.")
     positive = emitted if emitted.dtype == np.bool_ else emitted == 1
     unknown = as_labels(labels, emitted.shape) == 0
     judge = as_labels(truth, emitted.shape, "truth")
@@ -184,5 +185,5 @@ def _as_counts(value: Any, name: str) -> npt.NDArray[np.int64]:
     array = np.asarray(value.detach().cpu().numpy() if hasattr(value, "detach") else value)
     counts = np.nan_to_num(array).astype(np.int64)
     if counts.ndim != 1 or (counts != array).any() or (counts < 0).any():
-        raise SatlError(f"{name} must be a vector of counts, one for each class.")
+        raise ArrayError(f"{name} must be a vector of counts, one for each class.")
     return counts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.checks import known_cells
-from satl.errors import SatlError
+from satl.checks.tensor_checks import check_cells, known_cells
+from satl.errors import ArrayError
 
 
 def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bool = True) -> Tensor:
@@ -42,16 +42,9 @@ def average_precision_pair_tensor(scores: Tensor, labels: Tensor) -> tuple[Tenso
     >>> interpolated.tolist() == [2 / 3], plain.tolist() == [(1 / 2 + 2 / 3) / 2]
     (True, True)
     """
-    if scores.ndim != 2 or scores.shape != labels.shape:
-        raise SatlError(
-            f"scores and labels must have one shape (images, classes), not {tuple(scores.shape)} "
-            f"and {tuple(labels.shape)}."
-        )
-    if not labels.dtype.is_signed:
-        raise SatlError(
-            f"labels are {labels.dtype}, which cannot say absent: use +1 present, -1 absent, 0 unknown "
-            "(torch.where(labels > 0, 1, -1) when every label is known)."
-        )
+    check_cells(scores, labels, "scores")
+    if scores.ndim != 2:
+        raise ArrayError(f"scores must have the shape (images, classes), not {tuple(scores.shape)}.")
     real = torch.float32 if scores.device.type == "mps" else torch.float64
     num_images, num_classes = scores.shape
     if num_images == 0:

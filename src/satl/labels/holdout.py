@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import RunError, SatlError
+from satl.checks.array_checks import BoolMatrix, LabelMatrix, as_labels
+from satl.errors import ArrayError, RunError, SatlError
 from satl.evaluation.bounds import FloatArray, labels_needed
-from satl.evaluation.inputs import BoolMatrix, LabelMatrix, as_labels
 from satl.files import atomic_path
 
 # Never less of a class than this is held out, where anything is, and never more.
@@ -30,13 +30,13 @@ def as_held_out(held_out: npt.ArrayLike, labels: LabelMatrix) -> BoolMatrix:
     """Check that a held-out mask has the shape of the labels and marks known cells only."""
     mask = np.asarray(held_out)
     if mask.dtype != np.bool_ or mask.shape != labels.shape:
-        raise SatlError(
+        raise ArrayError(
             f"held_out must be booleans of the shape {labels.shape}, not {mask.dtype} of {mask.shape}."
         )
     unknown = mask & (labels == 0)
     if unknown.any():
         row, column = np.argwhere(unknown)[0]
-        raise SatlError(
+        raise ArrayError(
             f"held_out marks the unknown cell at row {row + 1}, class {column + 1}: "
             "only known cells can be held out; choose them anew with hold_out."
         )
@@ -167,7 +167,7 @@ def hold_out(
     array = np.asarray(labels)
     known = as_labels(array, array.shape)
     if known.ndim != 2:
-        raise SatlError(f"labels must have the shape (images, classes), not {known.shape}.")
+        raise ArrayError(f"labels must have the shape (images, classes), not {known.shape}.")
     if fraction is None:
         positives, negatives = (np.count_nonzero(known == sign, axis=0) for sign in (1, -1))
         share = hold_out_fraction(positives, negatives, precision, confidence, guard)
@@ -204,7 +204,7 @@ def assign_folds(labels: npt.ArrayLike, folds: int = 5, seed: int = 0) -> npt.ND
     array = np.asarray(labels)
     known = as_labels(array, array.shape)
     if known.ndim != 2:
-        raise SatlError(f"labels must have the shape (images, classes), not {known.shape}.")
+        raise ArrayError(f"labels must have the shape (images, classes), not {known.shape}.")
     result = np.empty(known.shape, dtype=np.int8)
     for column in range(known.shape[1]):
         random = _random(seed, _FOLD_STREAM, column)

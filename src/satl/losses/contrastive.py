@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.checks import check_signed
+from satl.checks.tensor_checks import check_signed
 from satl.distributed import gather_across, gather_with_gradient, world_size
+from satl.errors import ArrayError
 
 # Entries are sorted once for both sets: the set goes into the highest bits of a 32-bit key, its value below.
 _VALUES = 2**29
@@ -39,7 +40,7 @@ def contrastive_loss(features: Tensor, labels: Tensor, noise: Tensor | None = No
         raise ValueError("several processes need the same noise: draw it from generators with equal seeds.")
     check_signed(labels)
     if features.shape[:2] != labels.shape:
-        raise ValueError(
+        raise ArrayError(
             f"features must be of the images and classes of labels, "
             f"got {tuple(features.shape)} and {tuple(labels.shape)}."
         )

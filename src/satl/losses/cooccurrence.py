@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.checks import check_signed
+from satl.checks.tensor_checks import check_signed
+from satl.errors import ArrayError
 
 
 def cooccurrence_loss(pair_logits: Tensor, labels: Tensor) -> Tensor:
@@ -28,7 +29,7 @@ def cooccurrence_loss(pair_logits: Tensor, labels: Tensor) -> Tensor:
     check_signed(labels)
     num_classes = labels.shape[-1]
     if labels.ndim != 2 or pair_logits.shape != (labels.shape[0], num_classes * (num_classes - 1) // 2):
-        raise ValueError(
+        raise ArrayError(
             f"pair_logits must have a column for each pair of the classes of labels, "
             f"got {tuple(pair_logits.shape)} and {tuple(labels.shape)}."
         )

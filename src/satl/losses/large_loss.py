@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.checks import check_cells, known_cells
+from satl.checks.tensor_checks import check_cells, known_cells
 
 LargeLossVariant = Literal["rejection", "temporary", "permanent"]
 

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl.checks import check_cells, check_signed, known_cells
+from satl.checks.tensor_checks import check_cells, check_signed, known_cells
 from satl.distributed import count_per_process
+from satl.errors import ArrayError
 
 PartialReduction = Literal["known", "sample"]
 
@@ -55,7 +56,7 @@ def mean_of_known(cost: Tensor, labels: Tensor, reduction: PartialReduction, bat
     if batch is not None:
         check_signed(batch, "batch")
         if batch.shape[1:] != labels.shape[1:]:
-            raise ValueError(
+            raise ArrayError(
                 f"batch and labels must have the same classes, got {tuple(batch.shape)} and {tuple(labels.shape)}."
             )
     check_cells(cost, labels, "cost")

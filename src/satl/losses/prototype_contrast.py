@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from satl.checks import check_cells, known_cells
+from satl.checks.tensor_checks import check_cells, known_cells
 
 PrototypeSign = Literal["fixed", "reference"]
 

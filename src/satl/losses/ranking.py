@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from satl.checks import as_thresholds, check_cells, known_cells
+from satl.checks.tensor_checks import as_thresholds, check_cells, known_cells
 from satl.distributed import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.checks import check_cells
+from satl.checks.tensor_checks import check_cells
 
 
 def self_paced_loss(

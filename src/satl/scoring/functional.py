@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from satl.checks import check_signed
+from satl.checks.tensor_checks import check_signed
+from satl.errors import ArrayError
 
 
 def intra_image_scores(
@@ -35,7 +36,7 @@ def intra_image_scores(
     """
     check_signed(labels)
     if labels.ndim != 2 or pair_probabilities.shape != (*labels.shape, labels.shape[1]):
-        raise ValueError(
+        raise ArrayError(
             f"pair_probabilities must be (B, C, C) for labels (B, C), got {tuple(pair_probabilities.shape)} and "
             f"{tuple(labels.shape)}; satl.models.functional.symmetric_pairs makes them of one value a pair."
         )

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl.checks import check_signed, known_cells
+from satl.checks.tensor_checks import check_signed, known_cells
+from satl.errors import ArrayError
 
 PENALTIES = (3e-5, 1e-4, 3e-4, 1e-3)
 FOLDS = 3
@@ -141,7 +142,7 @@ def fit_probe(
     """
     check_signed(labels)
     if features.ndim != 2 or labels.ndim != 2 or features.shape[0] != labels.shape[0]:
-        raise ValueError(
+        raise ArrayError(
             f"features (N, D) and labels (N, C) must be of the same images, got {tuple(features.shape)} and "
             f"{tuple(labels.shape)}."
         )

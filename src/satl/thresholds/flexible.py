@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.checks import known_cells
+from satl.checks.tensor_checks import known_cells
 from satl.thresholds.functional import flexible_thresholds
 from satl.thresholds.rule import EvidenceThreshold
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.checks import as_thresholds, check_cells, known_cells
+from satl.checks.tensor_checks import as_thresholds, check_cells, known_cells
 
 
 def score_histogram(scores: Tensor, labels: Tensor, bins: int) -> Tensor:

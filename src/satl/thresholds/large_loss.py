@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from satl.checks import known_cells
+from satl.checks.tensor_checks import known_cells
 from satl.distributed import gather_across, own_part
 from satl.thresholds.functional import largest_cells, share_threshold
 from satl.thresholds.rule import HistogramThreshold

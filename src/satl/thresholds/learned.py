@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl.checks import as_thresholds, check_cells, known_cells
+from satl.checks.tensor_checks import as_thresholds, check_cells, known_cells
 from satl.distributed import count_per_process
 from satl.thresholds.rule import HistogramThreshold
 

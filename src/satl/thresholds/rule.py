@@ -8,8 +8,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from satl.checks import check_signed
+from satl.checks.tensor_checks import check_signed
 from satl.distributed import sum_across
+from satl.errors import ArrayError
 from satl.thresholds.functional import add_to_histogram, move_thresholds, pseudo_labels
 
 
@@ -55,7 +56,7 @@ class ThresholdRule(nn.Module):
     def check_batch(self, scores: Tensor, labels: Tensor) -> None:
         """Refuse scores and labels that are not of this rule's classes: they would be broadcast to them."""
         if scores.shape != labels.shape or scores.dim() != 2 or scores.shape[1] != self.num_classes:
-            raise ValueError(
+            raise ArrayError(
                 f"scores and labels must be (B, {self.num_classes}), got {tuple(scores.shape)} and "
                 f"{tuple(labels.shape)}."
             )

@@ -14,7 +14,7 @@ from satl.completion.statistics.shift import Verdict
 from satl.completion.workflow.case import Case
 from satl.completion.workflow.class_changes import ClassCounts, TableChanges
 from satl.completion.workflow.judgement import Judgement, Settings, Withheld
-from satl.evaluation.inputs import finite_or_none
+from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable
 
 SHOWN_LABEL_ERRORS = 50

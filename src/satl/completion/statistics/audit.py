@@ -17,7 +17,7 @@ from satl.evaluation.bounds import (
     finite_population_lower,
     finite_population_upper,
 )
-from satl.evaluation.inputs import finite_or_none
+from satl.evaluation.undefined import finite_or_none
 
 
 class Band(IntEnum):

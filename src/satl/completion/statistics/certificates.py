@@ -13,7 +13,7 @@ from satl.completion.statistics.inputs import LabelMatrix, as_cells, class_names
 from satl.completion.statistics.labels_needed import Wanted
 from satl.completion.statistics.threshold_counts import Evidence
 from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
-from satl.evaluation.inputs import finite_or_none
+from satl.evaluation.undefined import finite_or_none
 
 # Rows of a large table that are decided at a time.
 _ROWS = 65_536

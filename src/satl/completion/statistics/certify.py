@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import as_labels
 from satl.completion.statistics.certificates import Certificate, Certification, Reason
 from satl.completion.statistics.inputs import as_cells
 from satl.completion.statistics.labels_needed import error_rates, labels_wanted
@@ -21,7 +22,6 @@ from satl.evaluation.bounds import (
     errors_at_most,
     labels_needed_at,
 )
-from satl.evaluation.inputs import as_labels
 
 Family = Literal["class", "table"]
 Transfer = Literal["same", "prevalence"]

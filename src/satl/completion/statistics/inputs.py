@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import SatlError
-from satl.evaluation.inputs import as_labels, as_real_matrix
+from satl.checks.array_checks import as_labels, as_real_matrix
+from satl.errors import ArrayError
 from satl.labels.holdout import as_held_out
 
 FloatMatrix = npt.NDArray[np.floating[Any]]
@@ -91,5 +91,5 @@ def class_names(names: Any, count: int) -> tuple[str, ...]:
         return tuple(f"class {number + 1}" for number in range(count))
     given = tuple(str(name) for name in names)
     if len(given) != count:
-        raise SatlError(f"{len(given)} class names were given for {count} classes.")
+        raise ArrayError(f"{len(given)} class names were given for {count} classes.")
     return given

@@ -14,7 +14,7 @@ from satl.completion.statistics.labels_needed import labels_wanted
 from satl.completion.statistics.threshold_counts import Evidence
 from satl.errors import SatlError
 from satl.evaluation.bounds import FloatArray, IntArray
-from satl.evaluation.inputs import finite_or_none
+from satl.evaluation.undefined import finite_or_none
 
 # Directions without any tested cell of their value come first, then those with too few, then those whose
 # precision is not shown yet, then those whose threshold could be looser.

@@ -22,7 +22,7 @@ from satl.evaluation.bounds import (
     clopper_pearson_lower,
     clopper_pearson_upper,
 )
-from satl.evaluation.inputs import finite_or_none
+from satl.evaluation.undefined import finite_or_none
 
 # A misfit of fewer unknown cells than this share is of no consequence, however certain it is.
 _TOLERANCE = 0.02
