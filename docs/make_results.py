@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from satl.evaluation.paired import pair_by_key, paired_test
-from satl.experiments.configs import cell_configs
-from satl.experiments.grid import Cell, read_grid
+from satl.experiments.configs import run_configs
+from satl.experiments.grid import GridRun, read_grid
 from satl.experiments.results import Estimate, Results, read_results
 from satl.experiments.tables import DASH, number, p_value, share, spread, title_of
 from satl.runs.config import changed_settings
@@ -43,7 +43,7 @@ OTHER_PAIRS = (
 
 
 def results(experiment: str, grid: str) -> Results:
-    """Return what the cells of a grid measured."""
+    """Return what the runs of a grid measured."""
     return read_results(EXPERIMENTS / experiment / "results" / f"{grid}.csv")
 
 
@@ -89,11 +89,11 @@ def main_table(experiment: str) -> str:
     proportions = _proportions(found)
     rows = []
     for method in MAIN:
-        cells = [
+        grid_runs = [
             *(estimate(scores(found, method, proportion).values()) for proportion in proportions),
             estimate(found.averages("mAP", method, proportions, model="last").values()),
         ]
-        rows.append((title_of(method), *cells))
+        rows.append((title_of(method), *grid_runs))
     every = estimate(scores(known, "ignore", 1.0).values())
     return (
         table(("mAP", *_percents(proportions), "average"), rows)
@@ -131,10 +131,10 @@ def _differences(found: Results, pairs: Iterable[tuple[str, str]], seeds: int) -
     proportions = _proportions(found)
     rows = []
     for first, second in pairs:
-        cells = [
+        grid_runs = [
             difference(scores(found, first, one), scores(found, second, one), seeds) for one in proportions
         ]
-        rows.append((f"{title_of(first)} - {title_of(second)}", *cells))
+        rows.append((f"{title_of(first)} - {title_of(second)}", *grid_runs))
     return table(("difference in mAP [95 % interval], p", *_percents(proportions)), rows, align="---")
 
 
@@ -207,7 +207,9 @@ def sweep_table(experiment: str) -> str:
     """Return mAP and pseudo-labels over the values of single settings, where all of them were run."""
     grid, found = read_grid(EXPERIMENTS / experiment / "sweeps.yaml"), _sweep_results(experiment)
     seeds = len(grid.seeds)
-    same = {(cell.method, cell.variant) for cell in _equal_to_plain(experiment, "sweeps", "sweeps")}
+    same = {
+        (grid_run.method, grid_run.variant) for grid_run in _equal_to_plain(experiment, "sweeps", "sweeps")
+    }
     lines = []
     for sweep in grid.sweeps:
         for method in sweep.methods or grid.methods:
@@ -222,41 +224,41 @@ def sweep_table(experiment: str) -> str:
     ]
     rows = []
     for words, method, variant, usual in lines:
-        cells = []
+        grid_runs = []
         for proportion in proportions:
             here = scores(found, method, proportion, variant)
             change = (
                 "" if variant == usual else difference(here, scores(found, method, proportion, usual), seeds)
             )
-            cells += [
+            grid_runs += [
                 estimate(here.values(), seeds),
                 change,
                 _quality(found, method, proportion, variant, seeds),
             ]
-        rows.append((words, *cells))
+        rows.append((words, *grid_runs))
     columns = ("mAP, {}", "difference, {} [95 % interval], p", "precision / recall, {}")
     head = [column.format(share(proportion)) for proportion in proportions for column in columns]
     return table(("", *head), rows, align="---")
 
 
-def _equal_to_plain(experiment: str, varied: str, plain: str) -> dict[Cell, str]:
-    """Return the cells of a grid whose variant changes nothing, and the name of the plain cell that each one equals.
+def _equal_to_plain(experiment: str, varied: str, plain: str) -> dict[GridRun, str]:
+    """Return the runs of a grid whose variant changes nothing, and the name of the plain run that each one equals.
 
     Args:
         experiment: its folder.
         varied: the grid that has variants.
-        plain: the grid with the plain cells.
+        plain: the grid with the plain runs.
     """
     folder = EXPERIMENTS / experiment
     configs = {
-        name: cell_configs(read_grid(folder / f"{name}.yaml"), folder, name) for name in {varied, plain}
+        name: run_configs(read_grid(folder / f"{name}.yaml"), folder, name) for name in {varied, plain}
     }
-    by_name = {cell.name: config for cell, config in configs[plain].items()}
+    by_name = {grid_run.name: config for grid_run, config in configs[plain].items()}
     found = {}
-    for cell, config in configs[varied].items():
-        name = replace(cell, variant="").name
-        if cell.variant and name in by_name and not changed_settings(by_name[name], config):
-            found[cell] = name
+    for grid_run, config in configs[varied].items():
+        name = replace(grid_run, variant="").name
+        if grid_run.variant and name in by_name and not changed_settings(by_name[name], config):
+            found[grid_run] = name
     return found
 
 
@@ -268,10 +270,10 @@ def _sweep_results(experiment: str) -> Results:
     there = {row["run"] for row in found.rows}
     others = results(experiment, "others").rows
     borrowed = [
-        {**row, "variant": cell.variant, "run": cell.name}
-        for cell, name in _equal_to_plain(experiment, "sweeps", "others").items()
+        {**row, "variant": grid_run.variant, "run": grid_run.name}
+        for grid_run, name in _equal_to_plain(experiment, "sweeps", "others").items()
         for row in others
-        if row["run"] == name and cell.name not in there
+        if row["run"] == name and grid_run.name not in there
     ]
     return Results([*found.rows, *borrowed])
 

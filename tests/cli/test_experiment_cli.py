@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from experiments.grids import BASE, FACTS, grid_of, write_grid
-from satl.cli.experiment import Bars, Lines
+from satl.cli.experiment import ProgressBars, ProgressLines
+from satl.errors import Stopped
 from satl.experiments.experiment_folder import RESULT, ExperimentFolder, write_json
 
 Satl = Callable[..., tuple[int, str, str]]
@@ -31,17 +32,17 @@ DONE = {
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """Return the folder of an experiment with a cell that is done and one that failed."""
+    """Return the folder of an experiment with a run that is done and one that failed."""
     grid = grid_of(dataset="scenes")
     folder = ExperimentFolder(tmp_path / "out")
     folder.write_grid(grid)
-    done, failed, *_ = grid.cells()
-    write_json(folder.run(done) / RESULT, DONE)
+    done, failed, *_ = grid.runs()
+    write_json(folder.run_path(done) / RESULT, DONE)
     folder.write_failure(failed, "no memory [cuda]", "", FACTS)
     return folder.path
 
 
-def test_cells_and_their_states_are_listed_and_nothing_is_written(satl: Satl, begun: Path) -> None:
+def test_runs_and_their_states_are_listed_and_nothing_is_written(satl: Satl, begun: Path) -> None:
     before = sorted(begun.rglob("*"))
     code, out, err = satl("experiment", "--out", begun, "--list")
     assert (code, err) == (0, "")
@@ -52,7 +53,7 @@ def test_cells_and_their_states_are_listed_and_nothing_is_written(satl: Satl, be
         ["ignore-p30-s1", "new"],
         ["sst-p30-s1", "new"],
     ]
-    assert out.splitlines()[-1] == "4 cells: 1 done, 1 failed, 2 new."
+    assert out.splitlines()[-1] == "4 runs: 1 done, 1 failed, 2 new."
     assert satl("experiment", "--out", begun, "--list", "--only", "sst-*")[1].count("sst-p30") == 2
     assert sorted(begun.rglob("*")) == before
 
@@ -66,23 +67,36 @@ def test_the_report_is_made_without_torch(begun: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     said, heavy = done.stdout.splitlines()
-    assert said.startswith("1 of 4 cells are done, 1 failed, 2 are still to be run. Report: ")
+    assert said.startswith("1 of 4 runs are done, 1 failed, 2 are still to be run. Report: ")
     assert heavy == "False False"
     assert (begun / "report.html").is_file()
     assert "no memory [cuda]" in (begun / "report.html").read_text()
 
 
-def test_a_failed_cell_ends_in_a_sentence_and_code_1(
+def test_a_failed_run_ends_in_a_sentence_and_code_1(
     satl: Satl, begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("satl.experiments.pool.run_cells", lambda *_: None)
-    monkeypatch.setattr("satl.experiments.experiment._draw", lambda _: None)
+    monkeypatch.setattr("satl.experiments.parallel.run_in_parallel", lambda *_: None)
+    monkeypatch.setattr("satl.reports.experiment_report._draw_figures", lambda _: None)
     code, out, err = satl("experiment", "--out", begun)
     assert code == 1
-    assert "1 of 4 cells are done" in out
+    assert "1 of 4 runs are done" in out
     assert (
-        "1 of 4 cells failed, first sst-p30-s0: no memory [cuda]; run them again with --retry-failed." in err
+        "1 of 4 runs failed, first sst-p30-s0: no memory [cuda]; run them again with --retry-failed." in err
     )
+
+
+def test_a_stopped_experiment_shows_what_is_there(
+    satl: Satl, begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Stopped("stopped", where="here")
+
+    monkeypatch.setattr("satl.experiments.parallel.run_in_parallel", stop)
+    code, _, err = satl("experiment", "--out", begun)
+    assert code == 130
+    assert "here: stopped" in err
+    assert "1 of 2" in (begun / "report.html").read_text()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +106,7 @@ def test_a_failed_cell_ends_in_a_sentence_and_code_1(
         ({"methods": ["sts"]}, ("no method 'sts'", "did you mean 'sst'")),
         (
             {"base": {**BASE, "training": {"epochz": 3}}},
-            ("cell ignore-p30-s0", "'training.epochz'", "'epochs'"),
+            ("run ignore-p30-s0", "'training.epochz'", "'epochs'"),
         ),
         ({"base": "none.yaml"}, ("none.yaml", "cannot be read")),
     ],
@@ -110,7 +124,7 @@ def test_a_wrong_grid_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_cell_whose_models_were_not_kept_says_so_and_can_be_trained_again(
+def test_a_run_whose_models_were_not_kept_says_so_and_can_be_trained_again(
     satl: Satl, tiny_run: Path, pictures: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
@@ -139,8 +153,8 @@ def test_options_that_do_not_go_together(satl: Satl, tmp_path: Path, begun: Path
     for arguments, part in (
         ((grid,), "needs --out"),
         ((grid, "--out", begun, "--report"), "takes only --out"),
-        (("--out", begun, "--only", "hst-*"), "--only hst-*: fits no cell"),
-        (("--out", tmp_path / "none", "--report"), "give a GRID file"),
+        (("--out", begun, "--only", "hst-*"), "--only 'hst-*': matches no run"),
+        (("--out", tmp_path / "none", "--report"), "give a grid file"),
         (("--out", tmp_path), "holds 'grid.yaml' and no experiment"),
     ):
         code, _, err = satl("experiment", *arguments)
@@ -159,15 +173,15 @@ def events() -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("kind", [Lines, Bars])
-def test_what_a_person_sees(kind: type[Lines]) -> None:
+@pytest.mark.parametrize("kind", [ProgressLines, ProgressBars])
+def test_what_a_person_sees(kind: type[ProgressLines]) -> None:
     import io
 
     from rich.console import Console
 
     file = io.StringIO()
-    display = kind(Console(file=file, force_terminal=kind is Bars, width=120, highlight=False))
-    one, two = grid_of().cells()[:2]
+    display = kind(Console(file=file, force_terminal=kind is ProgressBars, width=120, highlight=False))
+    one, two = grid_of().runs()[:2]
     display.begin(2)
     for event in events():
         display.event(one, event)

@@ -1,4 +1,4 @@
-"""Stands for a worker that trains: speaks its language, needs no torch, and misbehaves as the cell's method says."""
+"""Stands for a worker that trains: speaks its language, needs no torch, and misbehaves as the run's method says."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
         (Path(task["path"]) / "ran.txt").write_text(f"{os.getpid()} {os.environ['OMP_NUM_THREADS']}")
         (Path(task["path"]) / "kept.txt").write_text(task["models"])
         send(event="begin", epochs=1, steps=1)
-        kind = task["cell"].rpartition("-")[-1]
+        kind = task["run"].rpartition("-")[-1]
         if kind == "crash":
             send(event="failed", error="ValueError: bad", traceback="Traceback ...")
         elif kind == "killed":

@@ -56,7 +56,7 @@ def write_grid(path: Path, **changes: Any) -> Path:
 
 
 def row(method: str, proportion: float, seed: int, mAP: float | None, **others: Any) -> dict[str, Any]:
-    """Return one tidy row of a finished cell's best model."""
+    """Return one tidy row of a finished run's best model."""
     place = {"method": method, "proportion": proportion, "seed": seed, "mAP": mAP}
     fixed = {"status": "done", "model": "best", "variant": "", "error": "", "dataset": "scenes"}
     machine = {"device": "cpu", "threads": 1, "jobs": 1}

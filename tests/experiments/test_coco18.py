@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from satl.experiments.configs import cell_configs
+from satl.experiments.configs import run_configs
 from satl.experiments.grid import make_grid
 from satl.runs.reading import make_config
 
@@ -19,12 +19,12 @@ PAPER = {
 
 
 @pytest.mark.parametrize(
-    ("name", "cells"), [("main", 255), ("all_known", 5), ("tuning", 222), ("others", 162), ("sweeps", 84)]
+    ("name", "grid_runs"), [("main", 255), ("all_known", 5), ("tuning", 222), ("others", 162), ("sweeps", 84)]
 )
-def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
+def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
-    configs = cell_configs(grid, FOLDER, name)
-    assert len(configs) == cells
+    configs = run_configs(grid, FOLDER, name)
+    assert len(configs) == grid_runs
     for config in configs.values():
         assert config.data.images == (FOLDER / "data" / "images").resolve()  # data may be a link
         assert config.model.backbone == "resnet50"
@@ -32,7 +32,7 @@ def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
         assert config.training.checkpoint_epochs >= config.training.epochs
         assert config.data.use_test == (name != "tuning")
     assert grid.models == "none"  # hundreds of ResNet-50 would fill a disk
-    assert f"| {cells} |" in (FOLDER / "README.md").read_text()
+    assert f"| {grid_runs} |" in (FOLDER / "README.md").read_text()
 
 
 def test_together_they_hold_every_method_of_the_paper() -> None:

@@ -8,10 +8,10 @@ import yaml
 from experiments.grids import BASE, grid_of
 from satl.errors import ConfigError
 from satl.experiments.configs import (
-    cell_configs,
     check_paths,
     dataset_name,
     resolve_grid,
+    run_configs,
 )
 from satl.runs.config import RunConfig, changed_settings
 from satl.runs.reading import apply_overrides
@@ -19,10 +19,10 @@ from satl.runs.reading import apply_overrides
 
 def configs_of(folder: Path = Path(), **changes: object) -> dict[str, RunConfig]:
     grid = grid_of(**changes)
-    return {cell.name: config for cell, config in cell_configs(grid, folder, "grid.yaml").items()}
+    return {grid_run.name: config for grid_run, config in run_configs(grid, folder, "grid.yaml").items()}
 
 
-def test_every_cell_has_its_method_proportion_seed_and_settings():
+def test_every_run_has_its_method_proportion_seed_and_settings():
     configs = configs_of(
         method_settings={"sst*": ["method.contrast_weight=0.005"], "sst": ["training.epochs=4"]},
         sweeps=[{"key": "method.rate", "values": [0.3], "methods": ["sst+satl"], "seeds": [1]}],
@@ -63,7 +63,7 @@ def test_a_base_may_be_a_file_or_a_file_for_each_method(tmp_path):
 
 def test_the_folder_of_a_text_model_is_relative_to_the_grid_and_a_name_stays_one(tmp_path):
     grid = grid_of(base={**BASE, "model": {**BASE["model"], "text_model": "./sentences"}})
-    configs = cell_configs(grid, tmp_path, "grid.yaml")
+    configs = run_configs(grid, tmp_path, "grid.yaml")
     assert {config.model.text_model for config in configs.values()} == {str(tmp_path / "sentences")}
     assert resolve_grid(grid, tmp_path, configs).base["model"]["text_model"] == str(tmp_path / "sentences")
     named = configs_of(tmp_path, base={**BASE, "model": {**BASE["model"], "text_model": "a/name"}})
@@ -76,8 +76,8 @@ def test_every_method_may_start_from_its_own_recipe(tmp_path):
         methods=["ssgrl", "hst+satl"],
         base={"data": {"root": "coco"}, "training": {"epochs": 6}, "method": {"name": "ssgrl"}},
     )
-    configs = cell_configs(grid, tmp_path, "grid.yaml")
-    by_name = {cell.name: config for cell, config in configs.items()}
+    configs = run_configs(grid, tmp_path, "grid.yaml")
+    by_name = {grid_run.name: config for grid_run, config in configs.items()}
     hst, ssgrl = by_name["hst+satl-p30-s0"], by_name["ssgrl-p30-s0"]
     assert (hst.method.name, hst.training.batch_size, hst.images.size) == ("hst+satl", 32, 448)
     assert hst.model_dump(exclude={"training", "method", "data"}) != ssgrl.model_dump()
@@ -85,25 +85,25 @@ def test_every_method_may_start_from_its_own_recipe(tmp_path):
     assert hst.data.root == tmp_path / "coco"
     resolved = resolve_grid(grid, tmp_path, configs)
     assert (resolved.recipe, resolved.dataset) == ("coco", "MS-COCO")
-    assert cell_configs(resolved, Path("/elsewhere"), "grid.yaml") == configs
+    assert run_configs(resolved, Path("/elsewhere"), "grid.yaml") == configs
     with pytest.raises(
         ConfigError, match=r"grid\.yaml: recipe: there is none for 'cocos' \(did you mean 'coco'\?\)"
     ):
-        cell_configs(grid_of(recipe="cocos"), tmp_path, "grid.yaml")
-    with pytest.raises(ConfigError, match="give base, the run configuration of every cell, or recipe"):
+        run_configs(grid_of(recipe="cocos"), tmp_path, "grid.yaml")
+    with pytest.raises(ConfigError, match="give base, the run configuration of every run, or recipe"):
         grid_of(base=None)
 
 
 def test_a_resolved_grid_stands_alone(tmp_path):
     base = {**BASE, "data": {"table": "labels.csv", "images": "."}}
     grid = grid_of(base=base)
-    configs = cell_configs(grid, tmp_path, "grid.yaml")
+    configs = run_configs(grid, tmp_path, "grid.yaml")
     resolved = resolve_grid(grid, tmp_path, configs)
     assert resolved.dataset == "labels"
-    assert cell_configs(resolved, Path("/elsewhere"), "grid.yaml") == configs
+    assert run_configs(resolved, Path("/elsewhere"), "grid.yaml") == configs
     (tmp_path / "sst.yaml").write_text(yaml.safe_dump(BASE))
     grid = grid_of(base="{method}.yaml", methods=["sst"])
-    resolved = resolve_grid(grid, tmp_path, cell_configs(grid, tmp_path, "grid.yaml"))
+    resolved = resolve_grid(grid, tmp_path, run_configs(grid, tmp_path, "grid.yaml"))
     assert resolved.base == str(tmp_path / "{method}.yaml")
     assert resolved.dataset == "scenes"
 
@@ -117,19 +117,19 @@ def test_a_resolved_grid_stands_alone(tmp_path):
         ),
         (
             {"base": {**BASE, "training": {"epochz": 1}}},
-            r"grid\.yaml, cell ignore-p30-s0: there is no key 'training\.epochz' \(did you mean 'epochs'\?\)",
+            r"grid\.yaml, run ignore-p30-s0: there is no key 'training\.epochz' \(did you mean 'epochs'\?\)",
         ),
         (
             {"variants": [{"name": "x", "set": ["method.rate=0.1"], "methods": ["sst"]}]},
-            r"cell sst-p30-s0-x: there is no key 'method\.rate'",
+            r"run sst-p30-s0-x: there is no key 'method\.rate'",
         ),
         (
             {"sweeps": [{"key": "training.lr", "values": [0.1, -1]}]},
-            r"cell ignore-p30-s0-lr=-1: training\.lr",
+            r"run ignore-p30-s0-lr=-1: training\.lr",
         ),
     ],
 )
-def test_a_mistake_in_any_cell_is_found_and_named(changes, message):
+def test_a_mistake_in_any_run_is_found_and_named(changes, message):
     with pytest.raises(ConfigError, match=message):
         configs_of(**changes)
 
@@ -137,8 +137,8 @@ def test_a_mistake_in_any_cell_is_found_and_named(changes, message):
 def test_missing_files_are_found_before_anything_runs(tmp_path):
     (tmp_path / "labels.csv").write_text("image,cat\n")
     grid = grid_of(base={**BASE, "data": {"table": "labels.csv", "images": "photos"}})
-    configs = cell_configs(grid, tmp_path, "grid.yaml")
-    with pytest.raises(ConfigError, match=r"cell ignore-p30-s0: data\.images: .*photos does not exist; fix"):
+    configs = run_configs(grid, tmp_path, "grid.yaml")
+    with pytest.raises(ConfigError, match=r"run ignore-p30-s0: data\.images: .*photos does not exist; fix"):
         check_paths(configs, "grid.yaml")
     (tmp_path / "photos").mkdir()
     check_paths(configs, "grid.yaml")

@@ -9,30 +9,32 @@ from experiments.grids import grid_of
 from satl.errors import ConfigError, RunError
 from satl.experiments.experiment_folder import RESULT, ExperimentFolder, write_json
 
-CELL = grid_of().cells()[0]
+GRID_RUN = grid_of().runs()[0]
 
 
-def test_the_state_of_a_cell(tmp_path):
+def test_the_state_of_a_run(tmp_path):
     folder = ExperimentFolder(tmp_path)
-    run = folder.run(CELL)
-    assert folder.state(CELL) == "new"
-    folder.write_failure(CELL, "no memory", "", {})
-    assert folder.state(CELL) == "failed"
-    assert folder.failure(CELL)["error"] == "no memory"
-    folder.forget_failure(CELL)
-    assert folder.state(CELL) == "new"
+    run = folder.run_path(GRID_RUN)
+    assert folder.state(GRID_RUN) == "new"
+    folder.write_failure(GRID_RUN, "no memory", "", {})
+    assert folder.state(GRID_RUN) == "failed"
+    assert folder.failure(GRID_RUN)["error"] == "no memory"
+    folder.forget_failure(GRID_RUN)
+    assert folder.state(GRID_RUN) == "new"
     (run / "config.yaml").write_text("")
-    assert folder.state(CELL) == "started"
+    assert folder.state(GRID_RUN) == "started"
     write_json(run / RESULT, {"models": {}})
-    assert (folder.state(CELL), folder.result(CELL)) == ("done", {"models": {}})
+    assert (folder.state(GRID_RUN), folder.result(GRID_RUN)) == ("done", {"models": {}})
     (run / RESULT).write_text("{")
     with pytest.raises(RunError, match=r"result\.json: cannot be read; remove it"):
-        folder.result(CELL)
+        folder.result(GRID_RUN)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match=r"holds 'thesis\.txt' and no experiment; give another --out"):
+    with pytest.raises(
+        RunError, match=r"holds 'thesis\.txt' and no experiment; choose another folder with out"
+    ):
         ExperimentFolder(tmp_path).check()
     with pytest.raises(RunError, match="is a file, not a folder"):
         ExperimentFolder(tmp_path / "thesis.txt").check()
@@ -41,7 +43,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.txt").rename(tmp_path / "grid.yaml")
     with pytest.raises(RunError, match=r"holds 'grid\.yaml' and no experiment"):
         ExperimentFolder(tmp_path).check()
-    with pytest.raises(ConfigError, match="holds no experiment to go on with; give a GRID file"):
+    with pytest.raises(ConfigError, match="holds no experiment to continue; give a grid file"):
         ExperimentFolder(tmp_path / "new").read_grid()
 
 
@@ -66,14 +68,14 @@ def test_two_experiments_cannot_share_a_folder(tmp_path):
         return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 
     with folder.locked():
-        assert "another `satl experiment` is at work here" in other()
+        assert "another process is running this experiment" in other()
     assert other() == ""
 
 
 def test_a_place_that_cannot_be_made_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(RunError, match=r"cannot be written to.*give another --out"),
+        pytest.raises(RunError, match=r"cannot be written to.*choose another folder with out"),
         ExperimentFolder(tmp_path / "file" / "out").locked(),
     ):
         pass

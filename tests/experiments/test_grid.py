@@ -5,17 +5,17 @@ import yaml
 
 from experiments.grids import content, grid_of, write_grid
 from satl.errors import ConfigError
-from satl.experiments.grid import Cell, choose_cells, make_grid, read_grid
+from satl.experiments.grid import GridRun, choose_runs, make_grid, read_grid
 from satl.runs.settings import parse_setting
 
 
-def names(cells):
-    return [cell.name for cell in cells]
+def names(grid_runs):
+    return [grid_run.name for grid_run in grid_runs]
 
 
-def test_plain_cells_come_seed_by_seed_so_that_early_results_compare_all_methods():
+def test_plain_runs_come_seed_by_seed_so_that_early_results_compare_all_methods():
     grid = grid_of(methods=["ignore", "sst+satl"], proportions=[0.05, 0.5], seeds=[3, 1])
-    assert names(grid.cells()) == [
+    assert names(grid.runs()) == [
         "ignore-p5-s3",
         "sst+satl-p5-s3",
         "ignore-p50-s3",
@@ -42,7 +42,7 @@ def test_variants_and_sweeps_follow_with_their_own_limits():
         ],
         method_settings={"sst*": ["method.contrast_weight=0"], "*": ["training.epochs=2"]},
     )
-    extra = grid.cells()[4:]
+    extra = grid.runs()[4:]
     assert names(extra) == ["ignore-p30-s1-hot", "sst+sate-p20-s0-rate=0.1", "sst+sate-p20-s0-rate=0.5"]
     assert extra[0].settings == {"training.lr": 0.1}
     assert extra[0].common == ("training.epochs=2",)
@@ -62,7 +62,7 @@ def test_a_written_grid_reads_back_the_same(tmp_path):
     path = tmp_path / "grid.yaml"
     path.write_text(yaml.safe_dump(grid.model_dump(mode="json")))
     assert read_grid(path) == grid
-    assert read_grid(write_grid(tmp_path / "other.yaml")).cells() == grid_of().cells()
+    assert read_grid(write_grid(tmp_path / "other.yaml")).runs() == grid_of().runs()
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,13 @@ def test_a_missing_key(tmp_path):
         read_grid(tmp_path / "none.yaml")
 
 
-def test_choosing_cells_by_pattern():
-    cells = (Cell("sst", 0.1, 0), Cell("sst+satl", 0.1, 0), Cell("sst", 0.2, 1))
-    assert choose_cells(cells, []) == cells
-    assert choose_cells(cells, ["sst-*", "*-p10-*"]) == (cells[0], cells[2], cells[1])
-    assert choose_cells(cells, ["sst-*"]) == (cells[0], cells[2])
+def test_choosing_runs_by_pattern():
+    grid_runs = (GridRun("sst", 0.1, 0), GridRun("sst+satl", 0.1, 0), GridRun("sst", 0.2, 1))
+    assert choose_runs(grid_runs, []) == grid_runs
+    assert choose_runs(grid_runs, ["sst-*", "*-p10-*"]) == (grid_runs[0], grid_runs[2], grid_runs[1])
+    assert choose_runs(grid_runs, ["sst-*"]) == (grid_runs[0], grid_runs[2])
     with pytest.raises(
-        ConfigError, match=r"--only sst-p10-s9: fits no cell.*did you mean 'sst-p10-s0'.*--list"
+        ConfigError,
+        match=r"only='sst-p10-s9': matches no run.*did you mean 'sst-p10-s0'.*names look like sst-p10-s0",
     ):
-        choose_cells(cells, ["sst-p10-s9"])
+        choose_runs(grid_runs, ["sst-p10-s9"])

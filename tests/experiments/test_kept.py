@@ -40,7 +40,7 @@ def kept(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 
 def measured(folder: Path, *runs: tuple[str, float], status: str = "done") -> Path:
-    """Write results.csv of an experiment's folder: names of cells and their mAP."""
+    """Write results.csv of an experiment's folder: names of runs and their mAP."""
     results_of(*(row("sst", 0.3, 0, mAP, run=run, status=status) for run, mAP in runs)).write_csv(
         folder / "results.csv"
     )
@@ -53,33 +53,36 @@ def grid(tmp_path: Path) -> Path:
 
 
 def test_what_is_missing_gets_less(kept: Kept, grid: Path, tmp_path: Path) -> None:
-    cells = ["sst-p30-s0", "sst-p30-s1", "sst-p30-s0-rate=0.1", "sst-p30-s0-rate=0.3"]
-    assert kept("missing", grid)[1].split() == [f"--only={name}" for name in cells]
-    folder = measured(tmp_path / "day1", (cells[2], 40.0), (cells[0], 30.0))
-    assert kept("add", folder, grid)[1].endswith("some.csv: 2 new cells, 0 replaced.\n")
-    assert kept("missing", grid)[1].split() == [f"--only={cells[1]}", f"--only={cells[3]}"]
+    grid_runs = ["sst-p30-s0", "sst-p30-s1", "sst-p30-s0-rate=0.1", "sst-p30-s0-rate=0.3"]
+    assert kept("missing", grid)[1].split() == [f"--only={name}" for name in grid_runs]
+    folder = measured(tmp_path / "day1", (grid_runs[2], 40.0), (grid_runs[0], 30.0))
+    assert kept("add", folder, grid)[1].endswith("some.csv: 2 new runs, 0 replaced.\n")
+    assert kept("missing", grid)[1].split() == [f"--only={grid_runs[1]}", f"--only={grid_runs[3]}"]
     # Of several patterns the first one's come first, and none twice.
-    assert kept("missing", grid, "*=*", "*")[1].split() == [f"--only={cells[3]}", f"--only={cells[1]}"]
-    folder = measured(tmp_path / "day2", (cells[3], 41.0), (cells[1], 31.0), (cells[0], 32.0))
-    assert "2 new cells, 1 replaced" in kept("add", folder, grid)[1]
+    assert kept("missing", grid, "*=*", "*")[1].split() == [
+        f"--only={grid_runs[3]}",
+        f"--only={grid_runs[1]}",
+    ]
+    folder = measured(tmp_path / "day2", (grid_runs[3], 41.0), (grid_runs[1], 31.0), (grid_runs[0], 32.0))
+    assert "2 new runs, 1 replaced" in kept("add", folder, grid)[1]
     assert kept("missing", grid)[1] == "--only=nothing-is-missing\n"
     found = read_results(tmp_path / "results" / "some.csv")
     assert found.columns[-1] == "method.rate"
     assert [(one["run"], one["mAP"]) for one in found.rows if one["model"] == "last"] == list(
-        zip(cells, (32.0, 31.0, 40.0, 41.0), strict=True)
+        zip(grid_runs, (32.0, 31.0, 40.0, 41.0), strict=True)
     )
 
 
-def test_failed_cells_are_not_kept(kept: Kept, grid: Path, tmp_path: Path) -> None:
+def test_failed_runs_are_not_kept(kept: Kept, grid: Path, tmp_path: Path) -> None:
     folder = measured(tmp_path / "runs", ("sst-p30-s0", 1.0), status="failed")
-    assert "0 new cells" in kept("add", folder, grid)[1]
+    assert "0 new runs" in kept("add", folder, grid)[1]
     assert "--only=sst-p30-s0\n" in kept("missing", grid)[1]
 
 
 def test_results_of_another_grid_are_refused(kept: Kept, grid: Path, tmp_path: Path) -> None:
     folder = measured(tmp_path / "runs", ("hst-p30-s0", 1.0))
     code, _, _ = kept("add", folder, grid)
-    assert "has a cell hst-p30-s0, which" in str(code)
+    assert "has a run hst-p30-s0, which" in str(code)
     assert not (tmp_path / "results").exists()
     code, _, err = kept("add", tmp_path / "nowhere", grid)
     assert code == 2
@@ -94,5 +97,5 @@ def test_adding_what_is_kept_changes_no_byte(kept: Kept, file: str, tmp_path: Pa
     results = grid.parent / "results" / f"{grid.stem}.csv"
     (tmp_path / "results").mkdir()
     shutil.copy(results, tmp_path / "results")
-    assert "0 new cells" in kept("add", results, copy)[1]
+    assert "0 new runs" in kept("add", results, copy)[1]
     assert (tmp_path / "results" / results.name).read_bytes() == results.read_bytes()

@@ -25,7 +25,7 @@ def gathered(tmp_path):
             {"key": "training.schedule", "values": ["cosine"], "methods": ["ignore"]},
         ],
     )
-    ignore, sst, rate, schedule = grid.cells()
+    ignore, sst, rate, schedule = grid.runs()
     result = {
         "facts": FACTS,
         "split": "test",
@@ -36,17 +36,17 @@ def gathered(tmp_path):
         "threads": 1,
         "device": "cpu",
     }
-    write_json(folder.run(ignore) / RESULT, result)
+    write_json(folder.run_path(ignore) / RESULT, result)
     quality = {"macro_precision": None, "macro_recall": 0.25, "micro_precision": 0.75, "micro_recall": 0.5}
-    write_json(folder.run(rate) / RESULT, {**result, "pseudo_labels": {"emitted": 3, **quality}})
-    write_json(folder.run(schedule) / RESULT, result)
+    write_json(folder.run_path(rate) / RESULT, {**result, "pseudo_labels": {"emitted": 3, **quality}})
+    write_json(folder.run_path(schedule) / RESULT, result)
     folder.write_failure(sst, "no memory", "", FACTS)
     results = gather_results(folder, grid)
     results.write(folder)
     return folder, results
 
 
-def test_a_row_for_each_cell_and_model_in_per_cent(gathered):
+def test_a_row_for_each_run_and_model_in_per_cent(gathered):
     folder, _ = gathered
     table = pq.read_table(folder.parquet)
     assert tuple(table.column_names) == (*COLUMNS, "method.rate", "training.schedule")
@@ -84,7 +84,7 @@ def test_the_csv_says_the_same(gathered):
     assert (rows[2]["mAP"], rows[2]["status"], rows[4]["method.rate"]) == ("", "failed", "0.1")
 
 
-def test_a_cell_that_did_not_run_has_no_row_and_no_value(gathered):
+def test_a_run_that_did_not_run_has_no_row_and_no_value(gathered):
     _, results = gathered
     assert results.by_seed("mAP", "ignore", 0.3) == {0: 50.0}
     assert results.by_seed("mAP", "ignore", 0.3, model="last") == {0: 45.0}

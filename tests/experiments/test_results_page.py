@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from programs import ROOT, load_program
-from satl.experiments.configs import cell_configs
+from satl.experiments.configs import run_configs
 from satl.experiments.grid import read_grid
 from satl.experiments.results import read_results
 
@@ -38,12 +38,12 @@ def test_a_figure_that_was_not_measured_does_not_stay(writer: ModuleType, tmp_pa
 
 
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: f"{file.parts[-3]}-{file.stem}")
-def test_kept_results_are_of_cells_of_the_grid(file: Path) -> None:
+def test_kept_results_are_of_runs_of_the_grid(file: Path) -> None:
     folder = file.parents[1]
     grid = folder / f"{file.stem}.yaml"
-    cells = {cell.name for cell in cell_configs(read_grid(grid), folder, str(grid))}
+    grid_runs = {grid_run.name for grid_run in run_configs(read_grid(grid), folder, str(grid))}
     rows = read_results(file).rows
-    assert {row["run"] for row in rows} <= cells
+    assert {row["run"] for row in rows} <= grid_runs
     assert {row["status"] for row in rows} == {"done"}
     # What settings were chosen by has seen no test image.
     assert {row["split"] for row in rows} == {"val" if file.stem == "tuning" else "test"}
@@ -51,8 +51,12 @@ def test_kept_results_are_of_cells_of_the_grid(file: Path) -> None:
 
 def test_values_that_change_nothing_are_the_plain_runs(writer: ModuleType) -> None:
     same = writer._equal_to_plain("coco18", "sweeps", "others")
-    assert {cell.variant for cell in same} == {"rate=0.9", "negative_quantile=0.999", "positive_quantile=0.1"}
-    assert all(cell.name == f"{name}-{cell.variant}" for cell, name in same.items())
+    assert {grid_run.variant for grid_run in same} == {
+        "rate=0.9",
+        "negative_quantile=0.999",
+        "positive_quantile=0.1",
+    }
+    assert all(grid_run.name == f"{name}-{grid_run.variant}" for grid_run, name in same.items())
     found, others = writer._sweep_results("coco18"), writer.results("coco18", "others")
     borrowed = writer.scores(found, "hst+sate", 0.2, "rate=0.9")
     assert borrowed == writer.scores(others, "hst+sate", 0.2)

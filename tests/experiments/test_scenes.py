@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 import yaml
 
-from satl.experiments.configs import cell_configs
+from satl.experiments.configs import run_configs
 from satl.experiments.grid import make_grid
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "scenes"
 
 
 @pytest.mark.parametrize(
-    ("name", "cells"), [("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5)]
+    ("name", "grid_runs"), [("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5)]
 )
-def test_every_cell_has_a_configuration(name: str, cells: int) -> None:
+def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
-    configs = cell_configs(grid, FOLDER, name)
-    assert len(configs) == cells
+    configs = run_configs(grid, FOLDER, name)
+    assert len(configs) == grid_runs
     for config in configs.values():
         assert config.data.scenes is not None
         assert (config.training.epochs, config.model.backbone) == (24, "satl_tiny")
-    assert f"| {cells} |" in (FOLDER / "README.md").read_text()
+    assert f"| {grid_runs} |" in (FOLDER / "README.md").read_text()
 
 
 def test_the_settings_are_those_of_the_demo() -> None:

@@ -9,7 +9,7 @@ from experiments.grids import grid_of, results_of, row
 from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
 from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
 from satl.experiments.tables import DASH, MINUS, TIMES
-from satl.reports.experiment_page import lead_sentence, make_study, make_tables
+from satl.reports.experiment_report import lead_sentence, make_study, make_tables
 
 SEEDS = (0, 1, 2)
 MAP = {
@@ -301,7 +301,7 @@ def test_pseudo_labels_by_proportion():
     assert shown(table, 1, "SST+SATL")["20 %", "precision"] == DASH
 
 
-def test_a_variant_is_compared_with_the_plain_cells():
+def test_a_variant_is_compared_with_the_plain_runs():
     variant = {"name": "hot", "set": ["training.lr=0.1"], "methods": ["sst"], "proportions": [0.1]}
     rows = [row("sst", 0.1, seed, value, variant="hot") for seed, value in ((0, 61.0), (1, 64.0))]
     table = variants_table(study_of(*rows, variants=[variant]))

@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.grids import write_grid
-from satl.experiments import experiment, pool
-from satl.experiments.experiment import report_experiment, run_experiment
-from satl.experiments.pool import Quiet
+from satl.experiments import parallel
+from satl.experiments.experiment import run_experiment
+from satl.experiments.parallel import ProgressListener
 from satl.methods import METHODS
+from satl.reports.experiment_report import report_experiment
 from training.tiny import assert_same_run
 
 PAPER_METHODS = (
@@ -56,10 +57,11 @@ def test_all_methods_of_the_paper_give_every_table_and_every_figure(tmp_path):
             "sst+drl": ["method.threshold_end=0.3", "method.threshold_start=0.4"],
         },
     )
-    outcome = run_experiment(grid, tmp_path / "out", jobs=2)
-    folder = outcome.folder
-    assert {cell.name: folder.failure(cell)["error"] for cell in outcome.failed} == {}
-    assert outcome.count("done") == len(outcome.states)
+    state = run_experiment(grid, tmp_path / "out", jobs=2)
+    folder = state.folder
+    report_experiment(folder, draw=True)
+    assert {grid_run.name: folder.failure(grid_run)["error"] for grid_run in state.failed} == {}
+    assert state.count("done") == len(state.states)
     rows = pq.read_table(folder.parquet).to_pylist()
     assert all(row["status"] == "done" and row["mAP"] is not None for row in rows)
     for key in TABLES:
@@ -76,14 +78,14 @@ def test_all_methods_of_the_paper_give_every_table_and_every_figure(tmp_path):
     shutil.rmtree(folder.figures)
     shutil.rmtree(folder.tables)
     assert run_experiment(None, folder.path).ran == ()
+    report_experiment(folder)
     assert all((folder.tables / f"{key}.md").is_file() for key in TABLES)
     report_experiment(folder, draw=True)
     assert {path.name: path.read_bytes() for path in folder.figures.glob("figure-*.svg")} == drawn
 
 
 @pytest.mark.slow
-def test_a_cell_whose_process_was_killed_ends_like_one_left_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "_draw", lambda _: None)
+def test_a_run_whose_process_was_killed_ends_like_one_left_alone(tmp_path, monkeypatch):
     grid = write_grid(tmp_path / "grid.yaml", methods=["ignore", "sst+satl"], seeds=[0])
     run_experiment(grid, tmp_path / "alone")
     processes = []
@@ -93,11 +95,11 @@ def test_a_cell_whose_process_was_killed_ends_like_one_left_alone(tmp_path, monk
         processes.append(start(*arguments, **options))
         return processes[-1]
 
-    monkeypatch.setattr(pool.subprocess, "Popen", note)
+    monkeypatch.setattr(parallel.subprocess, "Popen", note)
 
-    class Killer(Quiet):
-        def event(self, cell, event):
-            if cell.method == "sst+satl" and event["event"] == "epoch" and event["epoch"] == 1:
+    class Killer(ProgressListener):
+        def event(self, grid_run, event):
+            if grid_run.method == "sst+satl" and event["event"] == "epoch" and event["epoch"] == 1:
                 os.kill(processes[-1].pid, signal.SIGKILL)
 
     cut = run_experiment(grid, tmp_path / "cut", listener=Killer())
@@ -130,13 +132,13 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=600)
     assert process.returncode == 130
-    assert "go on with `satl experiment --out" in said
+    assert "continue with `satl experiment --out" in said
     assert "Traceback" not in said
     assert not list(out.glob("runs/*/failure.json"))
     listed = subprocess.run(
         [*command[:-2], "--list"], capture_output=True, text=True, check=True, env=environment
     )
-    assert "2 cells: 2 started." in listed.stdout
+    assert "2 runs: 2 started." in listed.stdout
     assert subprocess.run(command, env=environment, check=False).returncode == 0
     rows = [
         json.loads(line) for line in (out / "runs" / "sst-p30-s0" / "metrics.jsonl").read_text().splitlines()

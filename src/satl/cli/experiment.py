@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from satl.errors import ConfigError
+from satl.errors import ConfigError, Stopped
 
 if TYPE_CHECKING:
-    from satl.experiments.experiment import Outcome
-    from satl.experiments.grid import Cell
+    from satl.experiments.experiment import ExperimentState
+    from satl.experiments.grid import GridRun
 
 
 def register(app: typer.Typer) -> None:
@@ -24,19 +24,21 @@ def experiment(
         Path | None, typer.Argument(help="YAML file; see docs/experiments.md. By default that of --out.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder of the experiment, new or begun before.")
+        Path | None, typer.Option("--out", "-o", help="Folder of the experiment, new or started before.")
     ] = None,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Cells side by side.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of runs at a time.")] = 1,
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="Only cells of this name; * stands for anything. In this order."),
+        typer.Option("--only", help="Only runs of this name, in this order; * stands for anything."),
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option("--minutes", min=0.0, help="Time for the cells; begin none that would not be finished."),
+        typer.Option(
+            "--minutes", min=0.0, help="Time limit; no run is started that would not finish in time."
+        ),
     ] = None,
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed cells again.")] = False,
-    show: Annotated[bool, typer.Option("--list", help="Only list the cells and how far they are.")] = False,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed runs again.")] = False,
+    list_runs: Annotated[bool, typer.Option("--list", help="Only list the runs and their states.")] = False,
     report: Annotated[
         bool, typer.Option("--report", help="Run nothing; write tables and report of what is there.")
     ] = False,
@@ -45,42 +47,49 @@ def experiment(
     """Run methods x proportions x seeds, or what is left of them; write tables, tests, figures, a report."""
     if out is None:
         raise ConfigError("satl experiment needs --out DIR, the folder of the experiment.")
-    if report and (grid is not None or only or show or retry_failed or minutes is not None):
+    if report and (grid is not None or only or list_runs or retry_failed or minutes is not None):
         raise ConfigError("satl experiment --report takes only --out DIR, an experiment that has been run.")
-    if report:
-        from satl.experiments.experiment import report_experiment
-        from satl.experiments.experiment_folder import ExperimentFolder
-
-        _say(report_experiment(ExperimentFolder(out)))
-        return
-    if show:
+    if list_runs:
         _list(grid, out, only or [], retry_failed)
+        return
+    from satl.experiments.experiment_folder import ExperimentFolder
+    from satl.reports.experiment_report import report_experiment
+
+    folder = ExperimentFolder(out)
+    if report:
+        _print_state(report_experiment(folder))
         return
     from satl.experiments.experiment import run_experiment
 
-    listener = None if quiet else _listener()
     seconds = None if minutes is None else 60.0 * minutes
-    outcome = run_experiment(grid, out, jobs, only or (), retry_failed, listener, seconds)
-    _say(outcome)
-    if outcome.failed:
-        first = outcome.failed[0]
+    try:
+        state = run_experiment(
+            grid, out, jobs, only or (), retry_failed, None if quiet else _listener(), seconds
+        )
+    except Stopped:
+        report_experiment(folder)
+        raise
+    report_experiment(folder, draw=bool(state.ran))
+    _print_state(state)
+    if state.failed:
+        first = state.failed[0]
         typer.echo(
-            f"{len(outcome.failed)} of {len(outcome.states)} cells failed, first {first.name}: "
-            f"{outcome.folder.failure(first)['error'].rstrip('.')}; run them again with --retry-failed.",
+            f"{len(state.failed)} of {len(state.states)} runs failed, first {first.name}: "
+            f"{folder.failure(first)['error'].rstrip('.')}; run them again with --retry-failed.",
             err=True,
         )
         raise typer.Exit(1)
 
 
-def _say(outcome: Outcome) -> None:
-    total, done = len(outcome.states), outcome.count("done")
-    left = total - done - outcome.count("failed")
-    parts = [f"{done} of {total} cells are done"]
-    if outcome.count("failed"):
-        parts.append(f"{outcome.count('failed')} failed")
+def _print_state(state: ExperimentState) -> None:
+    total, done = len(state.states), state.count("done")
+    left = total - done - state.count("failed")
+    parts = [f"{done} of {total} runs are done"]
+    if state.count("failed"):
+        parts.append(f"{state.count('failed')} failed")
     if left:
         parts.append(f"{left} are still to be run")
-    typer.echo(f"{', '.join(parts)}. Report: {outcome.folder.report}")
+    typer.echo(f"{', '.join(parts)}. Report: {state.folder.report}")
 
 
 def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> None:
@@ -88,37 +97,37 @@ def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> 
     from rich.table import Table
 
     from satl.experiments.experiment import plan_experiment
-    from satl.experiments.grid import choose_cells
+    from satl.experiments.grid import choose_runs
 
     plan = plan_experiment(grid, out, retry_failed)
-    cells = choose_cells(tuple(plan.configs), only)
+    grid_runs = choose_runs(tuple(plan.configs), only)
     table = Table(box=None, pad_edge=False)
-    for column in ("cell", "state", ""):
+    for column in ("run", "state", ""):
         table.add_column(column)
     counts: dict[str, int] = {}
-    for cell in cells:
-        state = plan.folder.state(cell)
+    for grid_run in grid_runs:
+        state = plan.folder.state(grid_run)
         counts[state] = counts.get(state, 0) + 1
-        table.add_row(cell.name, state, _particulars(plan.folder, cell, state))
+        table.add_row(grid_run.name, state, _details(plan.folder, grid_run, state))
     console = Console(highlight=False)
     console.print(table, soft_wrap=True)
     console.print(
-        f"{len(cells)} cells: {', '.join(f'{number} {state}' for state, number in counts.items())}."
+        f"{len(grid_runs)} runs: {', '.join(f'{number} {state}' for state, number in counts.items())}."
     )
 
 
-def _particulars(folder: Any, cell: Cell, state: str) -> str:
+def _details(folder: Any, grid_run: GridRun, state: str) -> str:
     from rich.markup import escape
 
     if state == "done":
-        score = folder.result(cell)["models"]["best"]["mAP"]
+        score = folder.result(grid_run)["models"]["best"]["mAP"]
         return "" if score is None else f"mAP {100 * score:.1f}"
     if state == "failed":
-        return escape(folder.failure(cell)["error"])
+        return escape(folder.failure(grid_run)["error"])
     if state == "started":
         from satl.runs.run_folder import RunFolder
 
-        run = RunFolder(folder.run(cell))
+        run = RunFolder(folder.run_path(grid_run))
         return f"{len(run.read_metrics())} of {run.read_config().training.epochs} epochs"
     return ""
 
@@ -127,11 +136,11 @@ def _listener() -> Any:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
-    return Bars(console) if console.is_terminal else Lines(console)
+    return ProgressBars(console) if console.is_terminal else ProgressLines(console)
 
 
-class Lines:
-    """A line for every cell that begins, ends or fails: for a log, not for a terminal."""
+class ProgressLines:
+    """Prints a line for every run that starts, ends or fails: for a log, not for a terminal."""
 
     def __init__(self, console: Any) -> None:
         self.console = console
@@ -139,38 +148,38 @@ class Lines:
         self.finished = 0
 
     def begin(self, total: int) -> None:
-        """Begin."""
+        """Print how many runs there are."""
         self.total = total
-        self._print(f"{total} cell{'s' if total > 1 else ''} to run")
+        self._print(f"{total} run{'s' if total > 1 else ''} to run")
 
-    def event(self, cell: Cell, event: dict[str, Any]) -> None:
-        """Print what matters."""
+    def event(self, grid_run: GridRun, event: dict[str, Any]) -> None:
+        """Print the start and the end of a run."""
         kind = event["event"]
         if kind == "begin":
-            self._print(f"{cell.name}: training, {event['epochs']} epochs")
+            self._print(f"{grid_run.name}: training, {event['epochs']} epochs")
         elif kind in ("done", "failed"):
             self.finished += 1
-            self._print(f"[{self.finished}/{self.total}] {cell.name}: {outcome_words(event)}")
+            self._print(f"[{self.finished}/{self.total}] {grid_run.name}: {ending_words(event)}")
         elif kind == "stopped":
             self._print(
-                f"{cell.name}: stopped; it goes on from its last checkpoint, or begins anew without one"
+                f"{grid_run.name}: stopped; it resumes from its last checkpoint, or starts again if there is none"
             )
 
     def stopping(self, expired: bool) -> None:
-        """Say that the time is up, or that Ctrl-C was heard."""
+        """Print that runs are asked to save and stop."""
         if expired:
-            self._print("The time is up: cells that still run save their state after the current step")
+            self._print("The time is up: running ones save their state after the current step")
         else:
             self._print("Stopping after the current step; Ctrl-C again ends at once")
 
     def end(self) -> None:
-        """End."""
+        """Do nothing."""
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)
 
 
-class Bars(Lines):
+class ProgressBars(ProgressLines):
     """A bar for all cells together and one for each that is running; a line for each that ended."""
 
     def __init__(self, console: Any) -> None:
@@ -186,38 +195,38 @@ class Bars(Lines):
             console=console,
             transient=True,
         )
-        self.tasks: dict[Cell, Any] = {}
-        self.steps: dict[Cell, int] = {}
+        self.tasks: dict[GridRun, Any] = {}
+        self.steps: dict[GridRun, int] = {}
 
     def begin(self, total: int) -> None:
-        """Show the bar of all cells."""
+        """Show the bar of all runs."""
         self.total = total
         self.progress.start()
-        self.overall = self.progress.add_task("all cells", total=total, words="")
+        self.overall = self.progress.add_task("all runs", total=total, words="")
 
-    def event(self, cell: Cell, event: dict[str, Any]) -> None:
-        """Move the bar of a cell."""
+    def event(self, grid_run: GridRun, event: dict[str, Any]) -> None:
+        """Move the bar of a run."""
         kind = event["event"]
-        if cell not in self.tasks:
-            self.tasks[cell] = self.progress.add_task(cell.name, total=None, words="loading")
-        task = self.tasks[cell]
+        if grid_run not in self.tasks:
+            self.tasks[grid_run] = self.progress.add_task(grid_run.name, total=None, words="loading")
+        task = self.tasks[grid_run]
         if kind == "begin":
-            self.steps[cell] = event["steps"]
+            self.steps[grid_run] = event["steps"]
             self.progress.update(task, total=event["epochs"] * event["steps"], words="training")
         elif kind == "step":
-            steps = self.steps[cell]
+            steps = self.steps[grid_run]
             place = event["epoch"] * steps + event["step"] + 1
             self.progress.update(
                 task, completed=place, words=f"epoch {event['epoch'] + 1}, stage {event['stage']}"
             )
         elif kind == "epoch":
             score = "" if event["mAP"] is None else f"val mAP {100 * event['mAP']:.1f}"
-            self.progress.update(task, completed=(event["epoch"] + 1) * self.steps[cell], words=score)
+            self.progress.update(task, completed=(event["epoch"] + 1) * self.steps[grid_run], words=score)
         elif kind == "testing":
             self.progress.update(task, words="testing")
         elif kind in ("done", "failed", "stopped"):
-            self.progress.remove_task(self.tasks.pop(cell))
-            super().event(cell, event)
+            self.progress.remove_task(self.tasks.pop(grid_run))
+            super().event(grid_run, event)
             self.progress.update(self.overall, completed=self.finished)
 
     def end(self) -> None:
@@ -225,10 +234,10 @@ class Bars(Lines):
         self.progress.stop()
 
 
-def outcome_words(event: dict[str, Any]) -> str:
-    """Say how a cell ended.
+def ending_words(event: dict[str, Any]) -> str:
+    """Return how a run ended, in words.
 
-    >>> outcome_words({"event": "failed", "error": "no memory"})
+    >>> ending_words({"event": "failed", "error": "no memory"})
     'FAILED: no memory'
     """
     if event["event"] == "failed":

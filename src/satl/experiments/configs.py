@@ -1,4 +1,4 @@
-"""From a grid to the run configuration of every cell; a mistake in any of them is found before anything runs."""
+"""The run configuration of every grid run; a mistake in any of them is found before anything runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from satl.errors import ConfigError, nearest
-from satl.experiments.grid import Cell, Grid
+from satl.experiments.grid import Grid, GridRun
 from satl.experiments.paper import paper
 from satl.methods import get_method
 from satl.runs.config import RunConfig
@@ -17,7 +17,7 @@ from satl.runs.settings import read_yaml
 _METHOD = "{method}"
 
 
-def resolve_grid(grid: Grid, folder: Path, configs: Mapping[Cell, RunConfig]) -> Grid:
+def resolve_grid(grid: Grid, folder: Path, configs: Mapping[GridRun, RunConfig]) -> Grid:
     """Return the grid with base, paths and name of the data set written out, so that it stands alone.
 
     A base with ``{method}`` in its name stays a name: there is one file for each method.
@@ -25,7 +25,7 @@ def resolve_grid(grid: Grid, folder: Path, configs: Mapping[Cell, RunConfig]) ->
     Args:
         grid: as the user wrote it.
         folder: that relative paths in it are relative to.
-        configs: of its cells.
+        configs: configurations of its grid runs.
     """
     dataset = dataset_name(grid, next(iter(configs.values())))
     base: Any
@@ -36,8 +36,8 @@ def resolve_grid(grid: Grid, folder: Path, configs: Mapping[Cell, RunConfig]) ->
     return grid.model_copy(update={"base": base, "dataset": dataset})
 
 
-def cell_configs(grid: Grid, folder: Path, origin: str) -> dict[Cell, RunConfig]:
-    """Build the configuration of every cell.
+def run_configs(grid: Grid, folder: Path, origin: str) -> dict[GridRun, RunConfig]:
+    """Build the configuration of every grid run.
 
     Args:
         grid: the experiment.
@@ -45,7 +45,7 @@ def cell_configs(grid: Grid, folder: Path, origin: str) -> dict[Cell, RunConfig]
         origin: the grid's name in messages.
 
     Raises:
-        ConfigError: the first cell that cannot be built, and why.
+        ConfigError: the first run that cannot be built, and why.
     """
     for method in grid.all_methods:
         try:
@@ -53,23 +53,23 @@ def cell_configs(grid: Grid, folder: Path, origin: str) -> dict[Cell, RunConfig]
         except ConfigError as error:
             raise ConfigError(f"{origin}: {str(error).replace('method.name', 'methods', 1)}") from error
     bases = {method: _base(grid, folder, method, origin) for method in grid.all_methods}
-    return {cell: _cell_config(cell, bases[cell.method], origin) for cell in grid.cells()}
+    return {grid_run: _run_config(grid_run, bases[grid_run.method], origin) for grid_run in grid.runs()}
 
 
-def _cell_config(cell: Cell, base: Mapping[str, Any], origin: str) -> RunConfig:
+def _run_config(grid_run: GridRun, base: Mapping[str, Any], origin: str) -> RunConfig:
     # The parameters of a method mean nothing to another one.
     content = apply_overrides(base, ())
     method = content.get("method")
-    if not (isinstance(method, dict) and method.get("name") == cell.method):
-        content["method"] = {"name": cell.method}
-    axes = (f"data.proportion={cell.proportion!r}", f"training.seed={cell.seed}")
-    content = apply_overrides(content, (*axes, *cell.common, *cell.own))
+    if not (isinstance(method, dict) and method.get("name") == grid_run.method):
+        content["method"] = {"name": grid_run.method}
+    axes = (f"data.proportion={grid_run.proportion!r}", f"training.seed={grid_run.seed}")
+    content = apply_overrides(content, (*axes, *grid_run.common, *grid_run.own))
     make_absolute(content, Path.cwd())
-    return make_config(content, f"{origin}, cell {cell.name}")
+    return make_config(content, f"{origin}, run {grid_run.name}")
 
 
 def _base(grid: Grid, folder: Path, method: str, origin: str) -> dict[str, Any]:
-    """Return what the cells of a method start from: its recipe, if there is one, and the base over it."""
+    """Return what the runs of a method start from: its recipe, if there is one, and the base over it."""
     own = _own_base(grid, folder, method)
     if grid.recipe is None:
         return own
@@ -109,10 +109,10 @@ def _own_base(grid: Grid, folder: Path, method: str) -> dict[str, Any]:
     return content
 
 
-def check_paths(configs: Mapping[Cell, RunConfig], origin: str) -> None:
-    """Raise if a file or folder that a cell will read is not there."""
+def check_paths(configs: Mapping[GridRun, RunConfig], origin: str) -> None:
+    """Raise if a file or folder that a run will read is not there."""
     seen: set[Path] = set()
-    for cell, config in configs.items():
+    for grid_run, config in configs.items():
         for keys in path_keys():
             value: Any = config
             for key in keys:
@@ -121,7 +121,7 @@ def check_paths(configs: Mapping[Cell, RunConfig], origin: str) -> None:
                 seen.add(value)
                 if not value.exists():
                     raise ConfigError(
-                        f"{origin}, cell {cell.name}: {'.'.join(keys)}: {value} does not exist; fix this path."
+                        f"{origin}, run {grid_run.name}: {'.'.join(keys)}: {value} does not exist; fix this path."
                     )
 
 

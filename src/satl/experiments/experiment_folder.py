@@ -1,4 +1,4 @@
-"""The folder of an experiment: its names, the state of its cells, and a lock. Nothing here needs torch."""
+"""The folder of an experiment: its files, the state of its grid runs, and a lock. Does not import torch."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from typing import Any, Literal
 
 import yaml
 
-from satl.errors import ConfigError, RunError
-from satl.experiments.grid import Cell, Grid, read_grid
+from satl.errors import Argument, ConfigError, RunError, Sentence
+from satl.experiments.grid import Grid, GridRun, read_grid
 from satl.files import atomic_path
 
 State = Literal["new", "started", "failed", "done"]
-"""``started``: cut off, and goes on from its last checkpoint if there is one."""
+"""``started``: interrupted; it resumes from its last checkpoint if there is one."""
 
 RESULT = "result.json"
 FAILURE = "failure.json"
+_ANOTHER_FOLDER = Sentence("choose another folder with {out}", out=Argument("out"))
+_RUN_AGAIN = "remove it, and the run is run again"
 _MARK = "# Written by `satl experiment`: the grid of this folder, with all paths written out.\n"
 
 
 class ExperimentFolder:
-    """Where an experiment keeps its runs and what comes of them.
+    """The files of an experiment.
 
-    ``grid.yaml``, ``runs/CELL`` (ordinary run folders, each with ``result.json`` once it is done or ``failure.json``
+    ``grid.yaml``, ``runs/RUN`` (ordinary run folders, each with ``result.json`` once it is done or ``failure.json``
     if it failed), ``results.parquet``, ``results.csv``, ``tables/``, ``figures/``, ``report.html`` and ``logs/``.
     """
 
@@ -43,29 +45,29 @@ class ExperimentFolder:
         self.parquet = self.path / "results.parquet"
         self.csv = self.path / "results.csv"
 
-    def run(self, cell: Cell) -> Path:
-        """Return the run folder of a cell."""
-        return self.runs / cell.name
+    def run_path(self, grid_run: GridRun) -> Path:
+        """Return the path of the run folder of a grid run."""
+        return self.runs / grid_run.name
 
     def check(self) -> None:
-        """Refuse a place that cannot hold an experiment, or that holds something else; nothing is written."""
+        """Raise RunError if the path is a file or a folder with something else in it; nothing is written."""
         if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path}: is a file, not a folder; give another --out.")
+            raise RunError("is a file, not a folder", where=self.path, remedy=_ANOTHER_FOLDER)
         if self.path.is_dir() and not self._is_ours():
             foreign = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
             if foreign:
                 raise RunError(
-                    f"{self.path}: holds '{foreign[0]}' and no experiment; give another --out or an empty folder."
+                    f"holds '{foreign[0]}' and no experiment", where=self.path, remedy=_ANOTHER_FOLDER
                 )
 
     def _is_ours(self) -> bool:
-        """Whether an experiment has been run here; a grid that somebody wrote is not one, and is not replaced."""
+        """Whether an experiment was run here; a grid.yaml that the user wrote does not count and is not replaced."""
         return self.grid.is_file() and self.grid.read_text("utf-8", "replace").startswith(_MARK)
 
     def read_grid(self) -> Grid:
         """Return the grid that the folder was last run with."""
         if not self._is_ours():
-            raise ConfigError(f"{self.path}: holds no experiment to go on with; give a GRID file.")
+            raise ConfigError("holds no experiment to continue", where=self.path, remedy="give a grid file")
         return read_grid(self.grid)
 
     def write_grid(self, grid: Grid) -> None:
@@ -74,65 +76,66 @@ class ExperimentFolder:
             text = yaml.safe_dump(grid.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
             temporary.write_text(_MARK + text, encoding="utf-8")
 
-    def state(self, cell: Cell) -> State:
-        """Say how far a cell is."""
-        run = self.run(cell)
+    def state(self, grid_run: GridRun) -> State:
+        """Return the state of a grid run."""
+        run = self.run_path(grid_run)
         if (run / RESULT).is_file():
             return "done"
         if (run / FAILURE).is_file():
             return "failed"
         return "started" if (run / "config.yaml").is_file() else "new"
 
-    def result(self, cell: Cell) -> dict[str, Any]:
-        """Return what a finished cell measured."""
-        return _read_json(self.run(cell) / RESULT)
+    def result(self, grid_run: GridRun) -> dict[str, Any]:
+        """Return ``result.json`` of a finished grid run."""
+        return _read_json(self.run_path(grid_run) / RESULT)
 
-    def failure(self, cell: Cell) -> dict[str, Any]:
-        """Return why a cell failed: ``error`` (a sentence), ``traceback`` and ``facts``."""
-        return _read_json(self.run(cell) / FAILURE)
+    def failure(self, grid_run: GridRun) -> dict[str, Any]:
+        """Return ``failure.json`` of a failed grid run: ``error`` (a sentence), ``traceback`` and ``facts``."""
+        return _read_json(self.run_path(grid_run) / FAILURE)
 
-    def write_failure(self, cell: Cell, error: str, traceback: str, facts: Mapping[str, Any]) -> None:
-        """Note that a cell failed."""
+    def write_failure(self, grid_run: GridRun, error: str, traceback: str, facts: Mapping[str, Any]) -> None:
+        """Write ``failure.json``: the grid run failed."""
         when = datetime.now(UTC).isoformat(timespec="seconds")
         write_json(
-            self.run(cell) / FAILURE,
+            self.run_path(grid_run) / FAILURE,
             {"error": error, "traceback": traceback, "time": when, "facts": dict(facts)},
         )
 
-    def forget_failure(self, cell: Cell) -> None:
-        """Let a failed cell go on where it stopped."""
-        (self.run(cell) / FAILURE).unlink(missing_ok=True)
+    def forget_failure(self, grid_run: GridRun) -> None:
+        """Remove ``failure.json``, so that the grid run can be resumed."""
+        (self.run_path(grid_run) / FAILURE).unlink(missing_ok=True)
 
-    def remove(self, cell: Cell) -> None:
-        """Remove a cell's run."""
-        shutil.rmtree(self.run(cell), ignore_errors=True)
+    def remove(self, grid_run: GridRun) -> None:
+        """Remove the run folder of a grid run."""
+        shutil.rmtree(self.run_path(grid_run), ignore_errors=True)
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """Keep a second experiment out of the folder; yield the file that holds the lock.
+        """Lock the folder against a second experiment; yield the open file that holds the lock.
 
-        The lock belongs to the open file, so it goes when the last process that has it open is gone, however it
-        ended.
+        The lock belongs to the open file, so it ends with the last process that has it open, even if that is killed.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise RunError(
-                f"{self.path}: cannot be written to ({error.strerror}); give another --out."
+                f"cannot be written to ({error.strerror})", where=self.path, remedy=_ANOTHER_FOLDER
             ) from error
         try:
-            if not _take(handle):
+            if not _lock(handle):
                 raise RunError(
-                    f"{self.path}: another `satl experiment` is at work here; wait for it, or stop it with Ctrl-C."
+                    "another process is running this experiment",
+                    where=self.path,
+                    remedy="wait for it, or stop it with Ctrl-C",
                 )
             yield handle
         finally:
             os.close(handle)
 
 
-def _take(handle: int) -> bool:
-    """Lock an open file without waiting; say whether that worked."""
+def _lock(handle: int) -> bool:
+    """Lock an open file without waiting; return whether that worked."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -161,7 +164,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be read; remove it, and the cell is run again.") from error
+        raise RunError("cannot be read", where=path, remedy=_RUN_AGAIN) from error
     if not isinstance(content, dict):
-        raise RunError(f"{path}: does not hold a result; remove it, and the cell is run again.")
+        raise RunError("does not hold a result", where=path, remedy=_RUN_AGAIN)
     return content

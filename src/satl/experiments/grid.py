@@ -1,4 +1,4 @@
-"""The file that describes an experiment, and the cells it unfolds into."""
+"""The grid file of an experiment: methods x proportions x seeds, variants and sweeps, and the runs they give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from satl.errors import ConfigError, nearest
+from satl.errors import Argument, ConfigError, nearest
 from satl.runs.settings import parse_setting, read_yaml, validation_error
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
@@ -47,36 +47,36 @@ Methods = Annotated[tuple[Name, ...], AfterValidator(_check_unique)]
 Proportions = Annotated[tuple[Proportion, ...], AfterValidator(_check_unique)]
 Seeds = Annotated[tuple[Seed, ...], AfterValidator(_check_unique)]
 Models = Literal["all", "best", "none"]
-"""Which checkpoints of a finished cell are kept: best and last, best, or neither."""
+"""Which checkpoints of a finished run are kept: best and last, best, or neither."""
 
 
-class Part(BaseModel):
-    """A part of the grid; unknown keys are errors."""
+class GridSection(BaseModel):
+    """A section of a grid file; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class Restricted(Part):
-    """Cells beyond the plain ones, where wanted only for some methods, proportions and seeds."""
+class Restriction(GridSection):
+    """Methods, proportions and seeds that a variant or sweep is restricted to."""
 
     methods: Methods | None = Field(None, min_length=1, description="Methods; all of the grid if not given.")
     proportions: Proportions | None = Field(None, min_length=1, description="Proportions; likewise.")
     seeds: Seeds | None = Field(None, min_length=1, description="Seeds; likewise.")
 
 
-class Variant(Restricted):
+class Variant(Restriction):
     """A named change of settings."""
 
-    name: Name = Field(description="Ends the name of its cells.")
+    name: Name = Field(description="Ends the name of its runs.")
     set: tuple[Setting, ...] = Field(min_length=1, description="Settings, section.key=value each.")
 
 
-class Sweep(Restricted):
+class Sweep(Restriction):
     """One setting over a list of values."""
 
     key: str = Field(description="The setting, for example method.rate.")
     values: tuple[Any, ...] = Field(min_length=1, description="The values it takes.")
-    set: tuple[Setting, ...] = Field((), description="Further settings of all its cells.")
+    set: tuple[Setting, ...] = Field((), description="Further settings of all its runs.")
 
     @model_validator(mode="after")
     def _settings(self) -> Sweep:
@@ -101,13 +101,13 @@ class Sweep(Restricted):
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One run of the grid.
+class GridRun:
+    """A grid run: one method at one proportion with one seed, plain or with the settings of a variant.
 
     Attributes:
-        method, proportion, seed: where it stands.
-        variant: name of the variant or sweep value, empty for a plain cell.
-        common: settings that belong to its method anyway.
+        method, proportion, seed: its place in the grid.
+        variant: name of the variant or sweep value; empty for a plain run.
+        common: settings of its method (``method_settings`` of the grid).
         own: settings of the variant.
     """
 
@@ -120,9 +120,9 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of its folder.
+        """Name of its folder.
 
-        >>> Cell("sst+satl", 0.1, 0).name, Cell("sst", 0.05, 3, "rate=0.3").name
+        >>> GridRun("sst+satl", 0.1, 0).name, GridRun("sst", 0.05, 3, "rate=0.3").name
         ('sst+satl-p10-s0', 'sst-p5-s3-rate=0.3')
         """
         name = f"{self.method}-p{100 * self.proportion:.6g}-s{self.seed}"
@@ -130,12 +130,12 @@ class Cell:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of the variant, as key and value."""
+        """Settings of the variant, as key and value."""
         return dict(map(parse_setting, self.own))
 
 
-class Grid(Part):
-    """An experiment: the plain cells are methods x proportions x seeds, then come variants and sweeps."""
+class Grid(GridSection):
+    """An experiment: the plain runs are methods x proportions x seeds, then come variants and sweeps."""
 
     title: str = Field("Experiment", min_length=1, description="Heading of the report.")
     dataset: str | None = Field(
@@ -146,7 +146,7 @@ class Grid(Part):
     )
     base: str | dict[str, Any] | None = Field(
         None,
-        description="Run configuration of every cell: a file (relative to the grid; {method} in its name stands "
+        description="Run configuration of every run: a file (relative to the grid; {method} in its name stands "
         "for the method) or the configuration itself; with a recipe, what is laid over it.",
     )
     methods: Methods = Field(min_length=1, description="See `satl methods`.")
@@ -158,13 +158,13 @@ class Grid(Part):
     variants: tuple[Variant, ...] = Field((), description="Named changes of settings.")
     sweeps: tuple[Sweep, ...] = Field((), description="Single settings over lists of values.")
     models: Models = Field(
-        "all", description="Checkpoints of finished cells that are kept: best and last, best, or none."
+        "all", description="Checkpoints of finished runs that are kept: best and last, best, or none."
     )
 
     @model_validator(mode="after")
     def _patterns(self) -> Grid:
         if self.base is None and self.recipe is None:
-            raise ValueError("give base, the run configuration of every cell, or recipe")
+            raise ValueError("give base, the run configuration of every run, or recipe")
         used = self.all_methods
         for pattern in self.method_settings:
             if not any(fnmatchcase(method, pattern) for method in used):
@@ -179,7 +179,7 @@ class Grid(Part):
                         f"method_settings: {key} would give '{pattern}' other data than {others[0]}, with which it is "
                         "compared; set it in the base, or as a variant"
                     )
-        names = [cell.name for cell in self.cells()]
+        names = [grid_run.name for grid_run in self.runs()]
         _check_unique(tuple(names))
         # Some file systems take two names for one that differ only in capitals.
         _check_unique(tuple(name.lower() for name in names))
@@ -187,29 +187,34 @@ class Grid(Part):
 
     @property
     def all_methods(self) -> tuple[str, ...]:
-        """The methods of the plain cells, then those of variants and sweeps alone."""
+        """The methods of the plain runs, then those of variants and sweeps alone."""
         further = (method for part in (*self.variants, *self.sweeps) for method in part.methods or ())
         return tuple(dict.fromkeys((*self.methods, *further)))
 
-    def cells(self) -> tuple[Cell, ...]:
-        """Return all cells in the order they are run: seed by seed, so that early results compare all methods."""
+    def runs(self) -> tuple[GridRun, ...]:
+        """Return all grid runs in the order of running: seed by seed, so that early results compare all methods."""
         return (
             *self._unfold("", (), None),
-            *(cell for one in self.variants for cell in self.variant_cells(one)),
-            *(cell for one in self.sweeps for value in one.values for cell in self.sweep_cells(one, value)),
+            *(grid_run for one in self.variants for grid_run in self.variant_runs(one)),
+            *(
+                grid_run
+                for one in self.sweeps
+                for value in one.values
+                for grid_run in self.sweep_runs(one, value)
+            ),
         )
 
-    def variant_cells(self, variant: Variant) -> tuple[Cell, ...]:
-        """Return the cells of a variant."""
+    def variant_runs(self, variant: Variant) -> tuple[GridRun, ...]:
+        """Return the grid runs of a variant."""
         return tuple(self._unfold(variant.name, variant.set, variant))
 
-    def sweep_cells(self, sweep: Sweep, value: Any) -> tuple[Cell, ...]:
-        """Return the cells of one value of a sweep."""
+    def sweep_runs(self, sweep: Sweep, value: Any) -> tuple[GridRun, ...]:
+        """Return the grid runs of one value of a sweep."""
         own = (*sweep.set, sweep.setting(value))
         return tuple(self._unfold(sweep.variant(value), own, sweep))
 
-    def _unfold(self, variant: str, own: Sequence[str], part: Restricted | None) -> Iterator[Cell]:
-        limits = part or Restricted()
+    def _unfold(self, variant: str, own: Sequence[str], part: Restriction | None) -> Iterator[GridRun]:
+        limits = part or Restriction()
         for seed in limits.seeds or self.seeds:
             for proportion in limits.proportions or self.proportions:
                 for method in limits.methods or self.methods:
@@ -219,11 +224,11 @@ class Grid(Part):
                         if fnmatchcase(method, pattern)
                         for setting in settings
                     )
-                    yield Cell(method, proportion, seed, variant, common, tuple(own))
+                    yield GridRun(method, proportion, seed, variant, common, tuple(own))
 
 
 def read_grid(path: Path | str) -> Grid:
-    """Read a grid and check its own keys and values; the cells' configurations are not looked at yet.
+    """Read a grid file and check its keys and values; configurations of runs are not built yet.
 
     Raises:
         ConfigError: the file cannot be read, a key is unknown, or a value does not fit.
@@ -239,21 +244,29 @@ def make_grid(content: Mapping[str, Any], origin: str) -> Grid:
         raise validation_error(error, origin, Grid) from error
 
 
-def choose_cells(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
-    """Return the cells whose names fit one of the patterns (``*`` and ``?``), all of them without a pattern.
+def choose_runs(grid_runs: Sequence[GridRun], patterns: Sequence[str]) -> tuple[GridRun, ...]:
+    """Return the grid runs whose names match one of the patterns (``*`` and ``?``); all without a pattern.
 
-    Those of the first pattern come first, so that patterns also say in which order cells are to be run.
+    They are in the order of the patterns, so that patterns can also choose the order of running.
 
-    >>> cells = (Cell("sst", 0.1, 0), Cell("sst", 0.2, 0), Cell("sst", 0.2, 1))
-    >>> [cell.name for cell in choose_cells(cells, ["*-s1", "*-p20-*"])]
+    >>> grid_runs = (GridRun("sst", 0.1, 0), GridRun("sst", 0.2, 0), GridRun("sst", 0.2, 1))
+    >>> [grid_run.name for grid_run in choose_runs(grid_runs, ["*-s1", "*-p20-*"])]
     ['sst-p20-s1', 'sst-p20-s0']
+
+    Raises:
+        ConfigError: a pattern matches no run.
     """
     if not patterns:
-        return tuple(cells)
+        return tuple(grid_runs)
+    chosen: dict[GridRun, None] = {}
     for pattern in patterns:
-        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
-            hint = nearest(pattern, [cell.name for cell in cells])
-            raise ConfigError(f"--only {pattern}: fits no cell{hint}; see the names with --list.")
-    return tuple(
-        dict.fromkeys(cell for pattern in patterns for cell in cells if fnmatchcase(cell.name, pattern))
-    )
+        matching = [grid_run for grid_run in grid_runs if fnmatchcase(grid_run.name, pattern)]
+        if not matching:
+            hint = nearest(pattern, [grid_run.name for grid_run in grid_runs])
+            raise ConfigError(
+                f"matches no run of the grid{hint}",
+                where=Argument("only", pattern),
+                remedy=f"names look like {grid_runs[0].name}",
+            )
+        chosen |= dict.fromkeys(matching)
+    return tuple(chosen)

@@ -1,4 +1,4 @@
-"""Train one cell and measure it, in this process."""
+"""Train one run and measure it, in this process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ MODELS = ("best", "last")
 _KEPT: dict[Models, tuple[str, ...]] = {"all": MODELS, "best": ("best",), "none": ()}
 
 
-class DataOnce:
-    """Loads the data of one cell after the other; pictures that several cells share are read once."""
+class DataCache:
+    """Loads the data of one run after the other; pictures that several runs share are read once."""
 
     def __init__(self) -> None:
         self._key: Any = None
         self._held: RunData | None = None
 
     def load(self, config: RunConfig, progress: Callable[[int, int], Any] | None = None) -> RunData:
-        """Return the data of a cell, masked and split as its configuration says."""
+        """Return the data of a run, masked and split as its configuration says."""
         key = (
             config.data.model_copy(update={"proportion": None, "mask_seed": None}),
             config.images.store_size,
@@ -52,8 +52,8 @@ class DataOnce:
         return replace(fresh, source=held.source) if fresh.table.images == held.table.images else fresh
 
 
-def cell_facts(config: RunConfig) -> dict[str, Any]:
-    """Return what tables say about every cell, finished or not."""
+def run_facts(config: RunConfig) -> dict[str, Any]:
+    """Return what tables say about every run, finished or not."""
     return {
         "backbone": config.model.backbone,
         "pretrained": config.model.pretrained or config.model.weights is not None,
@@ -63,7 +63,7 @@ def cell_facts(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def run_cell(
+def train_and_test(
     config: RunConfig,
     path: Path,
     data: RunData,
@@ -71,14 +71,14 @@ def run_cell(
     jobs: int = 1,
     keep: Models = "all",
 ) -> dict[str, Any]:
-    """Train a cell to its end, or go on where it was cut off; test both models; write ``result.json``.
+    """Train a run to its end, or go on where it was cut off; test both models; write ``result.json``.
 
     Args:
-        config: of the cell.
+        config: of the run.
         path: its run folder.
         data: as the configuration says.
         display: what is shown meanwhile.
-        jobs: cells that run side by side, noted with the time.
+        jobs: runs that run side by side, noted with the time.
         keep: the models that stay once everything is measured.
     """
     folder = RunFolder(path)
@@ -97,7 +97,7 @@ def run_cell(
     models = {model: _test(folder, model, data, split) for model in MODELS}
     _collect(folder, data)
     result = {
-        "facts": cell_facts(config),
+        "facts": run_facts(config),
         "split": split,
         "models": models,
         "pseudo_labels": rows[-1]["pseudo_labels"].get("union"),
@@ -108,12 +108,12 @@ def run_cell(
     }
     write_json(path / RESULT, result)
     (path / FAILURE).unlink(missing_ok=True)
-    keep_models(path, keep)  # after the result: a cell that has one is done, with models or without
+    keep_models(path, keep)  # after the result: a run that has one is done, with models or without
     return result
 
 
 def keep_models(path: Path, keep: Models) -> None:
-    """Remove the models of a finished cell that are not to be kept."""
+    """Remove the models of a finished run that are not to be kept."""
     if keep != "all":
         RunFolder(path).keep_checkpoints(_KEPT[keep])
 

@@ -126,7 +126,7 @@ def ablation_table(study: Study) -> Table | None:
 
 
 def variants_table(study: Study) -> Table | None:
-    """Return mAP of the named variants and their difference from the plain cells, or None without variants."""
+    """Return mAP of the named variants and their difference from the plain runs, or None without variants."""
     grid, results = study.grid, study.results
     blocks = []
     for variant in grid.variants:

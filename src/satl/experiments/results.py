@@ -1,4 +1,4 @@
-"""Tidy results: a row for each cell and model, and what is asked of them."""
+"""Tidy results: a row for each run and model, and what is asked of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from satl.errors import RunError
 from satl.experiments.experiment_folder import ExperimentFolder
-from satl.experiments.grid import Cell, Grid
+from satl.experiments.grid import Grid, GridRun
 from satl.files import atomic_path
 
 METRICS = ("mAP", "OF1", "CF1", "OP", "OR", "CP", "CR")
@@ -70,7 +70,7 @@ class Results:
     Args:
         rows: tidy, with the keys of :data:`COLUMNS` and one for each changed setting.
         settings: the names of the latter.
-        facts: backbone and images of the experiment, from its first cell that ran.
+        facts: backbone and images of the experiment, from its first run that ran.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Results:
 
     @property
     def done(self) -> bool:
-        """Whether any cell is finished."""
+        """Whether any run is finished."""
         return bool(self._values)
 
     def places(self, model: str = "best") -> tuple[tuple[float, str, str], ...]:
-        """Return proportion, method and variant of the finished cells, by proportion and then as they were run."""
+        """Return proportion, method and variant of the finished runs, by proportion and then as they were run."""
         found = [
             (proportion, method, variant) for method, proportion, variant, m in self._values if m == model
         ]
@@ -197,21 +197,21 @@ def _parsed(name: str, text: str | None) -> Any:
 
 
 def gather_results(folder: ExperimentFolder, grid: Grid) -> Results:
-    """Read what the finished and the failed cells of a grid left behind; the others have no row."""
+    """Read what the finished and the failed runs of a grid left behind; the others have no row."""
     rows: list[Row] = []
-    cells = grid.cells()
-    settings = dict.fromkeys(key for cell in cells for key in cell.settings)
+    grid_runs = grid.runs()
+    settings = dict.fromkeys(key for grid_run in grid_runs for key in grid_run.settings)
     first: Mapping[str, Any] = {}
-    for cell in cells:
-        state = folder.state(cell)
+    for grid_run in grid_runs:
+        state = folder.state(grid_run)
         if state == "done":
-            result = folder.result(cell)
-            rows += _done_rows(cell, result)
+            result = folder.result(grid_run)
+            rows += _done_rows(grid_run, result)
             first = first or result["facts"]
         elif state == "failed":
-            failure = folder.failure(cell)
+            failure = folder.failure(grid_run)
             rows += [
-                _row(cell, model, failure["facts"]) | {"error": failure["error"]}
+                _row(grid_run, model, failure["facts"]) | {"error": failure["error"]}
                 for model in ("last", "best")
             ]
             first = first or failure["facts"]
@@ -220,30 +220,30 @@ def gather_results(folder: ExperimentFolder, grid: Grid) -> Results:
     return Results(rows, tuple(settings), first)
 
 
-def _row(cell: Cell, model: str, facts: Mapping[str, Any]) -> Row:
+def _row(grid_run: GridRun, model: str, facts: Mapping[str, Any]) -> Row:
     return {
         **dict.fromkeys(COLUMNS),
-        **cell.settings,
+        **grid_run.settings,
         "backbone": facts.get("backbone"),
-        "method": cell.method,
-        "proportion": cell.proportion,
-        "seed": cell.seed,
-        "variant": cell.variant,
+        "method": grid_run.method,
+        "proportion": grid_run.proportion,
+        "seed": grid_run.seed,
+        "variant": grid_run.variant,
         "model": model,
         "status": "failed",
         "error": "",
-        "run": cell.name,
+        "run": grid_run.name,
     }
 
 
-def _done_rows(cell: Cell, result: Mapping[str, Any]) -> list[Row]:
+def _done_rows(grid_run: GridRun, result: Mapping[str, Any]) -> list[Row]:
     pseudo = result["pseudo_labels"] or {}
     rows = []
     for model in ("last", "best"):
         measured = result["models"][model]
         rows.append(
             {
-                **_row(cell, model, result["facts"]),
+                **_row(grid_run, model, result["facts"]),
                 "status": "done",
                 "epoch": measured["epoch"],
                 **{name: _percent(measured[name]) for name in METRICS},

@@ -1,7 +1,7 @@
-"""A process that runs cells: tasks come in as lines of JSON, what happens goes out as lines of JSON.
+"""The worker process that trains and tests grid runs: tasks come in and events go out as lines of JSON.
 
-``python -m satl.experiments.worker`` is started by :mod:`satl.experiments.pool`, which decides threads and device
-through the environment before torch is imported. It lives as long as its standard input is open.
+``python -m satl.experiments.worker`` is started by :mod:`satl.experiments.parallel`, which sets threads and GPU in its
+environment before torch is imported. It runs until its standard input is closed.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ _SECONDS_BETWEEN_STEPS = 0.3
 Send = Callable[[dict[str, Any]], None]
 
 
-class Reporter:
-    """A display that sends what happens to the parent."""
+class EventDisplay:
+    """A training display that sends its events to the parent process."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
         self.sent_at = 0.0
 
     def start(self, epochs: int, steps: int) -> None:
-        """Begin a run."""
+        """Send the start of the training."""
         self.send({"event": "begin", "epochs": epochs, "steps": steps})
 
     def step(self, epoch: int, stage: int, step: int, losses: Callable[[], dict[str, float]]) -> None:
-        """Tell the place now and then; the losses stay on the device."""
+        """Send the position now and then; losses are not copied from the device."""
         now = time.monotonic()
         if now - self.sent_at > _SECONDS_BETWEEN_STEPS:
             self.sent_at = now
             self.send({"event": "step", "epoch": epoch, "stage": stage, "step": step})
 
     def epoch(self, row: dict[str, Any]) -> None:
-        """Tell the validation mAP of an epoch."""
+        """Send the validation mAP of an epoch."""
         self.send({"event": "epoch", "epoch": row["epoch"], "mAP": row.get("val", {}).get("mAP")})
 
     def stop(self) -> None:
-        """Tell that the training is over."""
+        """Send the end of the training."""
         self.send({"event": "testing"})
 
 
 def main() -> None:
     """Run tasks until standard input ends."""
-    channel = _private_output()
+    channel = _event_channel()
 
     def send(event: dict[str, Any]) -> None:
         channel.write(json.dumps(event) + "\n")
@@ -60,19 +60,19 @@ def main() -> None:
 
     tasks: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     busy = threading.Event()
-    threading.Thread(target=_listen, args=(tasks, busy), daemon=True).start()
-    from satl.experiments.grid_run import DataOnce
+    threading.Thread(target=_read_tasks, args=(tasks, busy), daemon=True).start()
+    from satl.experiments.grid_run import DataCache
 
-    shared = DataOnce()
+    shared = DataCache()
     while (task := tasks.get()) is not None:
         busy.set()
-        ending = _attempt(task, shared, send)
-        busy.clear()  # before it is told: the parent may close our input at once
+        ending = run_task(task, shared, send)
+        busy.clear()  # before it is sent: the parent may close our input at once
         send(ending)
 
 
-def _listen(tasks: queue.SimpleQueue[dict[str, Any] | None], busy: threading.Event) -> None:
-    """Read tasks; if the parent is gone while one is running, ask it to save and stop."""
+def _read_tasks(tasks: queue.SimpleQueue[dict[str, Any] | None], busy: threading.Event) -> None:
+    """Read tasks; if the parent process ends while one is running, save it and stop."""
     for line in sys.stdin:
         tasks.put(json.loads(line))
     if busy.is_set():
@@ -80,18 +80,20 @@ def _listen(tasks: queue.SimpleQueue[dict[str, Any] | None], busy: threading.Eve
     tasks.put(None)
 
 
-def _attempt(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
-    """Run one task and say how it ended."""
+def run_task(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
+    """Run one task; return the event of its end."""
     from satl.errors import SatlError
-    from satl.experiments.grid_run import run_cell
+    from satl.experiments.grid_run import train_and_test
     from satl.runs.reading import make_config
     from satl.training.trainer import Interrupted
 
     try:
-        config = make_config(task["config"], f"cell {task['cell']}")
+        config = make_config(task["config"], f"run {task['run']}")
         send({"event": "loading"})
         data = shared.load(config)
-        result = run_cell(config, Path(task["path"]), data, Reporter(send), task["jobs"], keep=task["models"])
+        result = train_and_test(
+            config, Path(task["path"]), data, EventDisplay(send), task["jobs"], keep=task["models"]
+        )
     except Interrupted:
         return {"event": "stopped"}
     except SatlError as error:
@@ -102,7 +104,7 @@ def _attempt(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
 
 
 def error_sentence(error: Exception) -> str:
-    """Say in one line what went wrong, with a way out where there is a usual one.
+    """Return an unexpected error as one line, with a remedy where memory was full.
 
     >>> error_sentence(ValueError("first line\\nsecond line"))
     'ValueError: first line'
@@ -110,14 +112,12 @@ def error_sentence(error: Exception) -> str:
     lines = str(error).strip().splitlines() or ["no message"]
     text = f"{type(error).__name__}: {lines[0].strip()}"
     if type(error).__name__ in ("OutOfMemoryError", "MemoryError"):
-        text += (
-            "; run fewer cells side by side (--jobs) or lower training.batch_size, then use --retry-failed"
-        )
+        text += "; run fewer at a time or lower training.batch_size"
     return text
 
 
-def _private_output() -> TextIO:
-    """Keep standard output for events; whatever a library prints goes to the log."""
+def _event_channel() -> TextIO:
+    """Return standard output for events only; what libraries print goes to standard error, the log."""
     channel = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     return channel

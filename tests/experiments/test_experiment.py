@@ -1,4 +1,4 @@
-"""A whole experiment: real cells in real processes, then everything that may happen to it afterwards."""
+"""A whole experiment: real runs in real processes, then everything that may happen to it afterwards."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import yaml
 
 from experiments.grids import BASE, grid_of, write_grid
 from satl.errors import ConfigError, RunError, Stopped
-from satl.experiments import experiment
-from satl.experiments.experiment import plan_experiment, report_experiment, run_experiment
+from satl.experiments.experiment import plan_experiment, run_experiment
 from satl.experiments.experiment_folder import ExperimentFolder
-from satl.experiments.pool import Quiet
+from satl.experiments.parallel import ProgressListener
+from satl.reports import experiment_report
+from satl.reports.experiment_report import report_experiment
 from satl.runs.reading import apply_overrides
 
 BROKEN = {"name": "broken", "set": ["training.lr=1e30"], "methods": ["ignore"], "seeds": [0]}
@@ -27,24 +28,25 @@ def draw(folder):
     (folder.figures / "figure-07-pseudo-label-precision.svg").write_text(SVG)
 
 
-class Notes(Quiet):
+class Notes(ProgressListener):
     def __init__(self):
         self.told = []
 
-    def event(self, cell, event):
-        self.told.append((cell.name, event["event"]))
+    def event(self, grid_run, event):
+        self.told.append((grid_run.name, event["event"]))
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """An experiment of two methods, two seeds and a cell that cannot work."""
+    """An experiment of two methods, two seeds and a run that cannot work."""
     place = tmp_path_factory.mktemp("experiment")
     grid = write_grid(place / "grid.yaml", title="Tiny & small", variants=[BROKEN])
     notes = Notes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "_draw", draw)
-        outcome = run_experiment(grid, place / "out", listener=notes)
-    return place, outcome, notes
+        patch.setattr(experiment_report, "_draw_figures", draw)
+        state = run_experiment(grid, place / "out", listener=notes)
+        report_experiment(state.folder, draw=True)
+    return place, state, notes
 
 
 @pytest.fixture
@@ -55,24 +57,25 @@ def again(finished, tmp_path, monkeypatch):
     asked = []
 
     def note(folder, configs, lock, jobs, listener, models, seconds):
-        asked.extend(cell.name for cell in configs)
+        asked.extend(grid_run.name for grid_run in configs)
         assert models == folder.read_grid().models
 
-    monkeypatch.setattr("satl.experiments.pool.run_cells", note)
-    monkeypatch.setattr(experiment, "_draw", draw)
+    monkeypatch.setattr("satl.experiments.parallel.run_in_parallel", note)
+    monkeypatch.setattr(experiment_report, "_draw_figures", draw)
 
     def go(*, retry_failed=False, only=(), **changes):
         asked.clear()
         grid = write_grid(tmp_path / "grid.yaml", **{"variants": [BROKEN], **changes})
-        run_experiment(grid, tmp_path / "out", only=only, retry_failed=retry_failed)
+        state = run_experiment(grid, tmp_path / "out", only=only, retry_failed=retry_failed)
+        report_experiment(state.folder, draw=bool(state.ran))
         return list(asked)
 
     return go
 
 
-def test_every_cell_ran_and_the_broken_one_lost_no_other(finished):
-    _, outcome, notes = finished
-    assert [(cell.name, state) for cell, state in outcome.states.items()] == [
+def test_every_run_ran_and_the_broken_one_lost_no_other(finished):
+    _, state, notes = finished
+    assert [(grid_run.name, state) for grid_run, state in state.states.items()] == [
         ("ignore-p30-s0", "done"),
         ("sst-p30-s0", "done"),
         ("ignore-p30-s1", "done"),
@@ -80,19 +83,19 @@ def test_every_cell_ran_and_the_broken_one_lost_no_other(finished):
         ("ignore-p30-s0-broken", "failed"),
     ]
     assert [told for told in notes.told if told[1] in ("done", "failed")] == [
-        *((cell.name, "done") for cell in list(outcome.states)[:4]),
+        *((grid_run.name, "done") for grid_run in list(state.states)[:4]),
         ("ignore-p30-s0-broken", "failed"),
     ]
-    error = outcome.folder.failure(outcome.failed[0])["error"]
+    error = state.folder.failure(state.failed[0])["error"]
     assert "no longer a finite number" in error
 
 
 def test_the_results_are_those_of_the_runs(finished):
-    _, outcome, _ = finished
-    with outcome.folder.csv.open(newline="") as file:
+    _, state, _ = finished
+    with state.folder.csv.open(newline="") as file:
         rows = {(row["run"], row["model"]): row for row in csv.DictReader(file)}
     assert len(rows) == 10
-    result = json.loads((outcome.folder.runs / "sst-p30-s1" / "result.json").read_text())
+    result = json.loads((state.folder.runs / "sst-p30-s1" / "result.json").read_text())
     for model in ("best", "last"):
         shown = rows["sst-p30-s1", model]
         assert float(shown["mAP"]) == pytest.approx(100 * result["models"][model]["mAP"])
@@ -105,7 +108,7 @@ def test_the_results_are_those_of_the_runs(finished):
     broken = rows["ignore-p30-s0-broken", "best"]
     assert (broken["status"], broken["mAP"], broken["training.lr"]) == ("failed", "", "1e+30")
     configs = {
-        name: yaml.safe_load((outcome.folder.runs / name / "config.yaml").read_text())
+        name: yaml.safe_load((state.folder.runs / name / "config.yaml").read_text())
         for name in ("ignore-p30-s1", "sst-p30-s1")
     }
     # Two methods of one seed saw the same labels.
@@ -113,8 +116,8 @@ def test_the_results_are_those_of_the_runs(finished):
 
 
 def test_tables_and_report_are_written_and_the_page_needs_nothing_else(finished):
-    _, outcome, _ = finished
-    folder = outcome.folder
+    _, state, _ = finished
+    folder = state.folder
     keys = {path.stem for path in folder.tables.iterdir()}
     assert keys == {
         *("table-1-map", "table-1-map-last", "table-2-f1", "table-2-f1-last", "variants", "variants-last"),
@@ -135,7 +138,7 @@ def test_tables_and_report_are_written_and_the_page_needs_nothing_else(finished)
         assert str(folder.path.parent) not in line or "scenes" not in line
 
 
-def test_a_finished_cell_is_never_run_again_and_a_failed_one_only_when_asked(again):
+def test_a_finished_run_is_never_run_again_and_a_failed_one_only_when_asked(again):
     assert again() == []
     assert again(retry_failed=True) == ["ignore-p30-s0-broken"]
 
@@ -146,7 +149,7 @@ def kept_models(folder):
     }
 
 
-def test_models_of_finished_cells_go_when_a_grid_no_longer_keeps_them(again, tmp_path):
+def test_models_of_finished_runs_go_when_a_grid_no_longer_keeps_them(again, tmp_path):
     folder = ExperimentFolder(tmp_path / "out")
     results = folder.csv.read_text()
     both, broken = ["best", "last"], kept_models(folder)["ignore-p30-s0-broken"]
@@ -160,7 +163,7 @@ def test_models_of_finished_cells_go_when_a_grid_no_longer_keeps_them(again, tmp
     left = kept_models(folder)
     assert left.pop("ignore-p30-s0-broken") == broken  # it goes on from there
     assert set(map(tuple, left.values())) == {()}
-    folder.write_failure(grid_of(variants=[BROKEN]).cells()[4], "it failed again", "", {})
+    folder.write_failure(grid_of(variants=[BROKEN]).runs()[4], "it failed again", "", {})
     # All that is shown is there, and nothing is run again or brought back.
     assert again(models="none", seeds=[0, 1]) == []
     assert again(models="all") == []
@@ -187,14 +190,14 @@ def test_a_shorter_grid_shows_only_what_it_has(again, tmp_path):
     assert (folder.runs / "ignore-p30-s0").is_dir()
 
 
-def test_changed_settings_of_a_cell_that_ran_are_refused(again, tmp_path):
+def test_changed_settings_of_a_run_that_ran_are_refused(again, tmp_path):
     changed = apply_overrides(BASE, ["training.lr=0.01", "training.batch_size=16"])
     before = (tmp_path / "out" / "grid.yaml").read_text()
     with pytest.raises(
         ConfigError,
-        match=r"cell ignore-p30-s0 and of 4 more are not those it was run with: "
+        match=r"run ignore-p30-s0 and of 4 more are not those it was run with: "
         r"training\.batch_size \(was 8, now 16\), training\.lr \(was 0\.003, now 0\.01\); "
-        r"restore them, give another --out, or remove .*ignore-p30-s0",
+        r"restore them, choose another folder with out, or remove the run's folder",
     ):
         again(base=changed)
     assert (tmp_path / "out" / "grid.yaml").read_text() == before
@@ -202,41 +205,41 @@ def test_changed_settings_of_a_cell_that_ran_are_refused(again, tmp_path):
     assert again(base=apply_overrides(BASE, ["images.workers=1"])) == []
 
 
-def test_a_failed_cell_may_be_mended_and_then_starts_anew(again, tmp_path):
-    mended = {**BROKEN, "set": ["training.lr=0.001"]}
+def test_a_failed_run_may_be_fixed_and_then_starts_again(again, tmp_path):
+    fixed = {**BROKEN, "set": ["training.lr=0.001"]}
     with pytest.raises(
-        ConfigError, match=r"ignore-p30-s0-broken are not those.*; --retry-failed starts failed cells anew"
+        ConfigError, match=r"ignore-p30-s0-broken are not those.*; .*from the start with retry_failed=True"
     ):
-        again(variants=[mended])
-    assert again(variants=[mended], retry_failed=True) == ["ignore-p30-s0-broken"]
+        again(variants=[fixed])
+    assert again(variants=[fixed], retry_failed=True) == ["ignore-p30-s0-broken"]
     assert not (tmp_path / "out" / "runs" / "ignore-p30-s0-broken").exists()
 
 
 def test_the_folder_knows_its_grid(again, tmp_path):
     plan = plan_experiment(None, tmp_path / "out")
     assert len(plan.configs) == 5
-    with pytest.raises(ConfigError, match="give a GRID file"):
+    with pytest.raises(ConfigError, match="give a grid file"):
         plan_experiment(None, tmp_path / "nowhere")
 
 
-def test_a_stopped_experiment_shows_what_is_there(again, tmp_path, monkeypatch):
+def test_a_stopped_experiment_writes_results_of_what_is_there(again, tmp_path, monkeypatch):
     folder = ExperimentFolder(tmp_path / "out")
-    folder.report.unlink()
+    before = folder.csv.read_text()
+    folder.csv.unlink()
 
     def stop(*_):
         raise Stopped("stopped")
 
-    monkeypatch.setattr("satl.experiments.pool.run_cells", stop)
+    monkeypatch.setattr("satl.experiments.parallel.run_in_parallel", stop)
     with pytest.raises(Stopped):
         again(seeds=[0, 1, 2])
-    assert folder.report.is_file()
-    assert "2 of 3" in folder.report.read_text()
+    assert folder.csv.read_text() == before
 
 
 def test_while_one_experiment_is_at_work_another_is_refused(again, tmp_path):
     with (
         ExperimentFolder(tmp_path / "out").locked(),
-        pytest.raises(RunError, match="another `satl experiment`"),
+        pytest.raises(RunError, match="another process is running this experiment"),
     ):
         again()
 
@@ -246,8 +249,8 @@ def test_reports_can_be_made_again_from_what_is_there(again, tmp_path):
     before = folder.report.read_text()
     shutil.rmtree(folder.tables)
     folder.csv.unlink()
-    outcome = report_experiment(folder)
-    assert (outcome.count("done"), outcome.count("failed")) == (4, 1)
+    state = report_experiment(folder)
+    assert (state.count("done"), state.count("failed")) == (4, 1)
     assert folder.csv.is_file()
     assert (folder.tables / "table-1-map.tex").is_file()
     assert folder.report.read_text() == before

@@ -1,4 +1,9 @@
-"""Run cells side by side in processes of their own; what happens to one does not touch the others."""
+"""Grid runs in parallel, each in a worker process; a run that fails or a process that is killed affects no other.
+
+Neither ``ProcessPoolExecutor`` nor loky is used: when one of their processes is killed (which is what a full memory
+does), all tasks that are running or waiting fail with it. They also give no process its own environment before torch
+is imported (number of threads, GPU), its own log file, or a SIGTERM to save and stop.
+"""
 
 from __future__ import annotations
 
@@ -15,72 +20,56 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from satl.errors import Stopped, in_shell
+from satl.errors import Sentence, Stopped, Task
 from satl.experiments.experiment_folder import ExperimentFolder
-from satl.experiments.grid import Cell, Models
-from satl.experiments.grid_run import cell_facts
+from satl.experiments.grid import GridRun, Models
+from satl.experiments.grid_run import run_facts
 from satl.runs.config import RunConfig
 from satl.training.signals import stop_signals
 
 _POLL_SECONDS = 0.2
-_SECONDS_TO_LEAVE = 30.0
+_SECONDS_TO_END = 30.0
 _COMMAND = (sys.executable, "-P", "-m", "satl.experiments.worker")
 Event = dict[str, Any]
 
 
-class Listener(Protocol):
-    """Is told what happens while cells run; the command line draws it."""
+class ProgressListener:
+    """Is called while grid runs are running; this one does nothing, the command line draws progress."""
 
     def begin(self, total: int) -> None:
-        """``total`` cells are to be run."""
+        """``total`` grid runs are about to start."""
 
-    def event(self, cell: Cell, event: Event) -> None:
-        """Something happened to a cell.
+    def event(self, grid_run: GridRun, event: Event) -> None:
+        """Something happened to a grid run.
 
         ``event["event"]`` is ``loading``, ``begin``, ``step``, ``epoch``, ``testing``, ``done``, ``failed`` or
-        ``stopped``; the other keys are its particulars.
+        ``stopped``; the other keys are its details.
         """
 
     def stopping(self, expired: bool) -> None:
-        """Running cells are asked to save and stop: the time is up (``expired``), or somebody asked for it."""
+        """Grid runs are asked to save and stop: the time is up (``expired``), or the user asked for it."""
 
     def end(self) -> None:
-        """No cell runs any more."""
-
-
-class Quiet:
-    """Tells nobody."""
-
-    def begin(self, total: int) -> None:
-        """Do nothing."""
-
-    def event(self, cell: Cell, event: Event) -> None:
-        """Do nothing."""
-
-    def stopping(self, expired: bool) -> None:
-        """Do nothing."""
-
-    def end(self) -> None:
-        """Do nothing."""
+        """All worker processes have ended."""
 
 
 class _Worker:
-    """One process and the cell it works on."""
+    """A worker process and the grid run that it is working on."""
 
     def __init__(
         self, number: int, environment: Mapping[str, str], logs: Path, lock: int, events: queue.Queue[Any]
     ) -> None:
         self.number = number
-        self.cell: Cell | None = None
+        self.grid_run: GridRun | None = None
         self.began_at = 0.0
         self.closed_at: float | None = None
         self.log = logs / f"worker-{number}.log"
         posix = os.name == "posix"
         with self.log.open("ab") as log:
-            # A session of its own: Ctrl-C reaches the parent alone, and all that a worker started can be ended.
-            # The lock is handed on: should the parent be killed, the folder is not free before its workers are gone.
+            # A new session: Ctrl-C reaches the parent alone, and all processes of a worker can be killed together.
+            # Workers inherit the lock: if the parent is killed, the folder stays locked until they have ended too.
             self.process = subprocess.Popen(
                 _COMMAND,
                 stdin=subprocess.PIPE,
@@ -101,33 +90,33 @@ class _Worker:
         self.process.wait()
         events.put((self, None))
 
-    def give(self, cell: Cell, task: Mapping[str, Any]) -> None:
-        """Let it work on a cell."""
-        self.cell, self.began_at = cell, time.monotonic()
+    def assign(self, grid_run: GridRun, task: Mapping[str, Any]) -> None:
+        """Send it a grid run to work on."""
+        self.grid_run, self.began_at = grid_run, time.monotonic()
         assert self.process.stdin is not None
-        # If it died just now, the end of its output says so.
+        # If the process has just died, the end of its output reports it.
         with contextlib.suppress(OSError):
             self.process.stdin.write(json.dumps(task) + "\n")
             self.process.stdin.flush()
 
     def close(self) -> None:
-        """Let it end, now that it is idle."""
+        """Close its input, so that the idle process ends."""
         self.closed_at = time.monotonic()
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
     @property
-    def lingers(self) -> bool:
-        """Whether it should have ended long ago."""
-        return self.closed_at is not None and time.monotonic() - self.closed_at > _SECONDS_TO_LEAVE
+    def hangs(self) -> bool:
+        """Whether the process is still there long after its input was closed."""
+        return self.closed_at is not None and time.monotonic() - self.closed_at > _SECONDS_TO_END
 
     def terminate(self) -> None:
-        """Ask it to save and stop."""
+        """Ask it to save its run and stop."""
         self.process.terminate()
 
     def kill(self) -> None:
-        """End it, and all that it started, at once."""
+        """Kill it and all processes it has started."""
         if os.name == "posix":
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -135,29 +124,29 @@ class _Worker:
             self.process.kill()
         self.process.wait()
 
-    def last_words(self) -> str:
-        """Say how the process ended."""
+    def exit_reason(self) -> str:
+        """Return how the process ended, as an error message of its grid run."""
         code = self.process.wait()
         if code < 0:
             name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
-            hint = " (often for lack of memory: run fewer cells side by side)" if name == "SIGKILL" else ""
-            return f"the process of the cell was ended by {name}{hint}; go on with --retry-failed"
-        return f"the process of the cell ended with code {code}; see {self.log}, then use --retry-failed"
+            hint = " (often because memory is full: run fewer at a time)" if name == "SIGKILL" else ""
+            return f"the process of the run was ended by {name}{hint}"
+        return f"the process of the run ended with code {code}; see {self.log}"
 
 
 def worker_environment(number: int, jobs: int, devices: tuple[str, ...]) -> dict[str, str]:
-    """Return the environment of a worker: its fair share of threads and, of several GPUs, one.
+    """Return the environment variables of a worker: its share of the threads and, of several GPUs, one.
 
     Args:
-        number: of the worker, from 1.
-        jobs: how many there are.
-        devices: what CUDA_VISIBLE_DEVICES may name.
+        number: number of the worker, from 1.
+        jobs: number of workers.
+        devices: the GPUs, as CUDA_VISIBLE_DEVICES names them.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = max(1, cores // jobs)
-    wish = os.environ.get("OMP_NUM_THREADS", "")
-    if wish.isdigit() and int(wish) > 0:
-        share = min(share, int(wish))
+    limit = os.environ.get("OMP_NUM_THREADS", "")
+    if limit.isdigit() and int(limit) > 0:
+        share = min(share, int(limit))
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = {**os.environ, **dict.fromkeys(names, str(share)), "PYTHONUNBUFFERED": "1"}
     if len(devices) > 1:
@@ -166,7 +155,7 @@ def worker_environment(number: int, jobs: int, devices: tuple[str, ...]) -> dict
 
 
 def visible_devices() -> tuple[str, ...]:
-    """Return the GPUs that workers may be spread over."""
+    """Return the GPUs that workers can use, as CUDA_VISIBLE_DEVICES names them."""
     import torch
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -175,55 +164,55 @@ def visible_devices() -> tuple[str, ...]:
     return tuple(str(index) for index in range(torch.cuda.device_count()))
 
 
-def run_cells(
+def run_in_parallel(
     folder: ExperimentFolder,
-    configs: Mapping[Cell, RunConfig],
+    configs: Mapping[GridRun, RunConfig],
     lock: int,
     jobs: int = 1,
-    listener: Listener | None = None,
+    listener: ProgressListener | None = None,
     models: Models = "all",
     seconds: float | None = None,
 ) -> None:
-    """Run cells to their ends, ``jobs`` at a time; a failure is noted in the cell's folder.
+    """Train and test grid runs, ``jobs`` at a time; an error is written to the run's folder as ``failure.json``.
 
     Args:
-        folder: of the experiment.
-        configs: the cells to run, in this order.
+        folder: folder of the experiment.
+        configs: grid runs to run, in this order, and their configurations.
         lock: the open file that holds the folder's lock.
-        jobs: processes side by side.
-        listener: is told what happens.
-        models: that are kept of each cell.
-        seconds: time for all of it. A cell is not begun if others of its method took longer than what is left; cells
-            that still run in the end save their state and stop.
+        jobs: number of worker processes.
+        listener: is called with progress.
+        models: which checkpoints of a finished run are kept.
+        seconds: time limit for all of them. A run is not started if another of its method took longer than the time
+            left; runs that are still running at the limit save their state and stop.
 
     Raises:
-        Stopped: Ctrl-C or termination; running cells have saved their state.
+        Stopped: Ctrl-C or SIGTERM; the running ones have saved their state.
     """
     if not configs:
         return
-    show: Listener = listener or Quiet()
-    show.begin(len(configs))
+    listener = listener or ProgressListener()
+    listener.begin(len(configs))
     try:
-        _Shift(folder, configs, lock, min(jobs, len(configs)), show, models, seconds).work()
+        _Scheduler(folder, configs, lock, min(jobs, len(configs)), listener, models, seconds).run()
     finally:
-        show.end()
+        listener.end()
 
 
-class _Shift:
-    """The workers of one call and what is left for them to do."""
+class _Scheduler:
+    """Gives grid runs to worker processes and handles what they report."""
 
     def __init__(
         self,
         folder: ExperimentFolder,
-        configs: Mapping[Cell, RunConfig],
+        configs: Mapping[GridRun, RunConfig],
         lock: int,
         jobs: int,
-        listener: Listener,
+        listener: ProgressListener,
         models: Models,
         seconds: float | None,
     ) -> None:
         self.end = math.inf if seconds is None else time.monotonic() + seconds
-        self.took: dict[str, float] = {}  # by method, the longest so far
+        self.longest: dict[str, float] = {}  # seconds of the longest run so far, by method
         self.folder = folder
         self.configs = configs
         self.lock = lock
@@ -238,22 +227,22 @@ class _Shift:
         self.expired = False
         folder.logs.mkdir(parents=True, exist_ok=True)
 
-    def work(self) -> None:
-        """Keep the workers busy until nothing is left."""
+    def run(self) -> None:
+        """Run everything; return when all workers have ended."""
         try:
             with stop_signals() as asked_to_stop:
                 for number in range(1, self.jobs + 1):
-                    self._hire(number)
+                    self._start_worker(number)
                 while self.workers:
                     with contextlib.suppress(queue.Empty):
-                        self._take_in(*self.events.get(timeout=_POLL_SECONDS))
+                        self._handle(*self.events.get(timeout=_POLL_SECONDS))
                     if asked_to_stop() and not self.stopped:
                         self._stop()
                     if time.monotonic() > self.end and not self.stopped:
                         self.expired = True
                         self._stop()
                     for worker in self.workers.values():
-                        if worker.lingers:
+                        if worker.hangs:
                             worker.kill()
         except KeyboardInterrupt:
             self.stopped = True
@@ -261,79 +250,84 @@ class _Shift:
             for worker in self.workers.values():
                 worker.kill()
         if self.stopped and not self.expired:
+            resume = Task("experiment", out=self.folder.path)
             raise Stopped(
-                f"{self.folder.path}: stopped; go on with `satl experiment --out {in_shell(self.folder.path)}`."
+                "stopped", where=self.folder.path, remedy=Sentence("continue with {resume}", resume=resume)
             )
 
-    def _hire(self, number: int) -> None:
-        if self._next_cell() is not None:
+    def _start_worker(self, number: int) -> None:
+        if self._next_run() is not None:
             environment = worker_environment(number, self.jobs, self.devices)
             worker = _Worker(number, environment, self.folder.logs, self.lock, self.events)
             self.workers[number] = worker
             self._assign(worker)
 
-    def _next_cell(self) -> Cell | None:
-        """Return the first cell that can be expected to be finished in time."""
+    def _next_run(self) -> GridRun | None:
+        """Return the first waiting grid run that can be expected to finish in time."""
         left = 0.0 if self.stopped else self.end - time.monotonic()
-        return next((cell for cell in self.pending if self.took.get(cell.method, 0.0) < left), None)
+        return next(
+            (grid_run for grid_run in self.pending if self.longest.get(grid_run.method, 0.0) < left), None
+        )
 
     def _assign(self, worker: _Worker) -> None:
-        cell = self._next_cell()
-        if cell is None:
-            worker.cell = None
+        grid_run = self._next_run()
+        if grid_run is None:
+            worker.grid_run = None
             worker.close()
             return
-        self.pending.remove(cell)
+        self.pending.remove(grid_run)
         task = {
-            "cell": cell.name,
-            "path": str(self.folder.run(cell).absolute()),
-            "config": self.configs[cell].resolved(),
+            "run": grid_run.name,
+            "path": str(self.folder.run_path(grid_run).absolute()),
+            "config": self.configs[grid_run].resolved(),
             "jobs": self.jobs,
             "models": self.models,
         }
-        worker.give(cell, task)
+        worker.assign(grid_run, task)
 
-    def _take_in(self, worker: _Worker, event: Event | None) -> None:
-        cell = worker.cell
-        if event is None:  # the process is gone
+    def _handle(self, worker: _Worker, event: Event | None) -> None:
+        grid_run = worker.grid_run
+        if event is None:  # the process has ended
             del self.workers[worker.number]
             worker.close()
             if worker.process.returncode == -signal.SIGTERM and not self.stopped:
-                self._stop()  # a scheduler ends all processes of a job, and the worker heard of it first
-            if cell is not None and self.stopped:
-                self.listener.event(cell, {"event": "stopped"})
-            elif cell is not None:
-                self._note_failure(cell, {"event": "failed", "error": worker.last_words(), "traceback": ""})
-            self._hire(worker.number)
+                self._stop()  # a cluster's scheduler sends SIGTERM to all processes of a job, and the worker was first
+            if grid_run is not None and self.stopped:
+                self.listener.event(grid_run, {"event": "stopped"})
+            elif grid_run is not None:
+                self._record_failure(
+                    grid_run, {"event": "failed", "error": worker.exit_reason(), "traceback": ""}
+                )
+            self._start_worker(worker.number)
             return
-        assert cell is not None
+        assert grid_run is not None
         if event["event"] == "failed":
-            # After an error the device may be in any state, so its successor starts afresh.
-            worker.cell = None
+            # After an error the GPU may be in any state, so the next run gets a new process.
+            worker.grid_run = None
             worker.kill()
-            self._note_failure(cell, event)
+            self._record_failure(grid_run, event)
             return
         if event["event"] == "begin":
-            # Its next cell will find the process started and the pictures read.
+            # Later runs of this worker need no start of a process and find the images read, so that is not counted.
             worker.began_at = time.monotonic()
-        self.listener.event(cell, event)
+        self.listener.event(grid_run, event)
         if event["event"] == "done":
             took = time.monotonic() - worker.began_at
-            self.took[cell.method] = max(took, self.took.get(cell.method, 0.0))
+            self.longest[grid_run.method] = max(took, self.longest.get(grid_run.method, 0.0))
         if event["event"] in ("done", "stopped"):
             if event["event"] == "stopped" and not self.stopped:
-                self._stop()  # somebody asked the worker itself
+                self._stop()  # the worker itself was sent a signal
             self._assign(worker)
 
-    def _note_failure(self, cell: Cell, event: Event) -> None:
-        facts = cell_facts(self.configs[cell])
-        self.folder.write_failure(cell, event["error"], event["traceback"], facts)
-        self.listener.event(cell, event)
+    def _record_failure(self, grid_run: GridRun, event: Event) -> None:
+        facts = run_facts(self.configs[grid_run])
+        self.folder.write_failure(grid_run, event["error"], event["traceback"], facts)
+        self.listener.event(grid_run, event)
 
     def _stop(self) -> None:
         self.stopped = True
         self.pending.clear()
         self.listener.stopping(self.expired)
         for worker in self.workers.values():
-            if worker.cell is not None:
+            if worker.grid_run is not None:
                 worker.terminate()

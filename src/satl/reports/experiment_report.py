@@ -1,4 +1,4 @@
-"""The report of an experiment: its tables beside the paper's, its figures, what ran and on what."""
+"""The report of an experiment: results, tables beside those of the paper, figures, one page with all of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import yaml
 
 from satl.drawing.html import render
+from satl.experiments.experiment import ExperimentState
 from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.formats import html, write_table
 from satl.experiments.grid import Grid
 from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
 from satl.experiments.paper import paper
-from satl.experiments.results import Results
+from satl.experiments.results import Results, gather_results
 from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
 from satl.experiments.tables import Block, Column, Entry, Row, Study, Table, number, share, title_of
 from satl.files import atomic_path
@@ -58,6 +59,37 @@ def _sweeps(study: Study) -> Iterator[Table]:
             key = f"sweep-{sweep.title}-{count}"
         taken.add(key)
         yield sweep_table(study, sweep, key)
+
+
+def report_experiment(folder: ExperimentFolder, draw: bool = False) -> ExperimentState:
+    """Write results, tables, figures and ``report.html`` of what has been run so far; nothing is trained.
+
+    Args:
+        folder: folder of the experiment.
+        draw: draw the figures again; otherwise the page shows those that are there.
+
+    Returns:
+        The state of the experiment.
+    """
+    folder.check()
+    grid = folder.read_grid()
+    results = gather_results(folder, grid)
+    results.write(folder)
+    write_report(folder, grid, results)
+    if draw and results.done:
+        _draw_figures(folder)  # after the tables, so that they are there if a figure fails
+        write_report(folder, grid, results)
+    return ExperimentState.read(folder, grid)
+
+
+def _draw_figures(folder: ExperimentFolder) -> None:
+    """Draw every figure that the finished grid runs have the data for; remove those of an older grid."""
+    from satl.reports.paper_figures import draw_figures
+
+    drawn = {file.name for file in draw_figures(folder.path, folder.figures)}
+    for old in folder.figures.glob("figure-*"):
+        if old.name not in drawn:
+            old.unlink()
 
 
 def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None:
@@ -141,18 +173,18 @@ def lead_sentence(study: Study) -> str:
 
 
 def progress_table(folder: ExperimentFolder, grid: Grid) -> Table:
-    """Return how many cells of each method and proportion are done."""
-    cells = grid.cells()
-    proportions = sorted({cell.proportion for cell in cells})
+    """Return how many runs of each method and proportion are done."""
+    grid_runs = grid.runs()
+    proportions = sorted({grid_run.proportion for grid_run in grid_runs})
     rows = []
-    kinds = dict.fromkeys((cell.method, cell.variant) for cell in cells)
+    kinds = dict.fromkeys((grid_run.method, grid_run.variant) for grid_run in grid_runs)
     for method, variant in kinds:
         entries = []
         for proportion in proportions:
             states = [
-                folder.state(cell)
-                for cell in cells
-                if (cell.method, cell.variant, cell.proportion) == (method, variant, proportion)
+                folder.state(grid_run)
+                for grid_run in grid_runs
+                if (grid_run.method, grid_run.variant, grid_run.proportion) == (method, variant, proportion)
             ]
             failed = states.count("failed")
             text = f"{states.count('done')} of {len(states)}" + (f", {failed} failed" if failed else "")
@@ -160,8 +192,8 @@ def progress_table(folder: ExperimentFolder, grid: Grid) -> Table:
         rows.append(Row(f"{title_of(method)}{f', {variant}' if variant else ''}", tuple(entries)))
     return Table(
         key="progress",
-        heading="Cells done",
-        title="Cells done",
+        heading="Runs done",
+        title="Runs done",
         stub="method",
         columns=tuple(Column(share(one)) for one in proportions),
         blocks=(Block("", tuple(rows)),),
@@ -169,21 +201,21 @@ def progress_table(folder: ExperimentFolder, grid: Grid) -> Table:
 
 
 def _failures(folder: ExperimentFolder, grid: Grid) -> list[dict[str, str]]:
-    failed = [cell for cell in grid.cells() if folder.state(cell) == "failed"]
-    return [{"cell": cell.name, **folder.failure(cell)} for cell in failed]
+    failed = [grid_run for grid_run in grid.runs() if folder.state(grid_run) == "failed"]
+    return [{"run": grid_run.name, **folder.failure(grid_run)} for grid_run in failed]
 
 
 def _environments(folder: ExperimentFolder, grid: Grid) -> list[dict[str, Any]]:
-    """Return every set of versions and devices that cells ran with, and how many did."""
+    """Return every set of versions and devices that runs ran with, and how many did."""
     counts: dict[str, int] = {}
-    for cell in grid.cells():
-        file = folder.run(cell) / "environment.json"
-        if folder.state(cell) == "done" and file.is_file():
+    for grid_run in grid.runs():
+        file = folder.run_path(grid_run) / "environment.json"
+        if folder.state(grid_run) == "done" and file.is_file():
             facts = json.loads(file.read_text(encoding="utf-8"))
             kept = {key: facts[key] for key in ("python", "system", "device", "threads", "packages")}
             text = json.dumps(kept, sort_keys=True)
             counts[text] = counts.get(text, 0) + 1
-    return [{"cells": count, **json.loads(text)} for text, count in counts.items()]
+    return [{"runs": count, **json.loads(text)} for text, count in counts.items()]
 
 
 def _figures(folder: ExperimentFolder) -> list[dict[str, str]]:

@@ -12,9 +12,9 @@ from experiments.grids import BASE
 from satl.errors import RunError
 from satl.evaluation import evaluate_scores
 from satl.experiments.experiment_folder import RESULT, ExperimentFolder
-from satl.experiments.grid import Cell
-from satl.experiments.grid_run import DataOnce, cell_facts, keep_models, run_cell
-from satl.experiments.worker import _attempt
+from satl.experiments.grid import GridRun
+from satl.experiments.grid_run import DataCache, keep_models, run_facts, train_and_test
+from satl.experiments.worker import run_task
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
 from satl.runs import data as training_data
@@ -32,42 +32,42 @@ def without_time(path):
     return {key: value for key, value in result.items() if key != "train_seconds"}
 
 
-def test_a_cell_notes_whether_it_has_word_vectors():
-    assert not cell_facts(config_of("method.name=sst"))["word_vectors"]
-    assert cell_facts(config_of("method.name=sst", "model.word_vectors=glove.txt"))["word_vectors"]
+def test_a_run_notes_whether_it_has_word_vectors():
+    assert not run_facts(config_of("method.name=sst"))["word_vectors"]
+    assert run_facts(config_of("method.name=sst", "model.word_vectors=glove.txt"))["word_vectors"]
 
 
-def test_a_cell_cut_off_anywhere_ends_like_one_left_alone(tmp_path):
+def test_a_run_cut_off_anywhere_ends_like_one_left_alone(tmp_path):
     config = config_of("method.name=sst+satl", "method.rate=0.5")
     data = load_data(config)
     alone, cut = tmp_path / "alone", tmp_path / "cut"
-    run_cell(config, alone, data)
+    train_and_test(config, alone, data)
     for place in ((0, 0), (0, 2), (2, 1)):  # before any checkpoint, within stage 1, within stage 2
         with pytest.raises(Killed):
-            run_cell(config, cut, data, KillAt(*place))
+            train_and_test(config, cut, data, KillAt(*place))
         assert not (cut / RESULT).exists()
-    run_cell(config, cut, data)
+    train_and_test(config, cut, data)
     assert_same_run(alone, cut)
     assert without_time(alone) == without_time(cut)
 
 
-def test_a_trained_cell_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypatch):
+def test_a_trained_run_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypatch):
     config = config_of("method.name=ignore")
     data = load_data(config)
     with monkeypatch.context() as patch:
         patch.setattr("satl.experiments.grid_run._test", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
-            run_cell(config, tmp_path / "run", data)
+            train_and_test(config, tmp_path / "run", data)
     monkeypatch.setattr(
         "satl.training.trainer.Trainer.fit", lambda _: (_ for _ in ()).throw(AssertionError("trained again"))
     )
-    assert run_cell(config, tmp_path / "run", data)["models"]["last"]["epoch"] == 3
+    assert train_and_test(config, tmp_path / "run", data)["models"]["last"]["epoch"] == 3
 
 
 def test_both_models_are_tested_and_the_last_is_the_average_of_weights(tmp_path):
     config = config_of("method.name=sst", "training.ema=0.9", "method.threshold_end=0.2")
     data = load_data(config)
-    result = run_cell(config, tmp_path / "run", data, jobs=2)
+    result = train_and_test(config, tmp_path / "run", data, jobs=2)
     assert (result["split"], result["jobs"], result["device"]) == ("test", 2, "cpu")
     assert result["models"]["last"]["epoch"] == 3
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -96,8 +96,8 @@ def checkpoints(run):
 def test_models_that_are_not_kept_go_when_everything_is_measured(keep, kept, tmp_path):
     config = config_of("method.name=sst", "training.epochs=2", "training.checkpoint_epochs=9")
     events = []
-    task = {"cell": "sst", "path": str(tmp_path / "run"), "config": config.resolved(), "jobs": 1}
-    ending = _attempt({**task, "models": keep}, DataOnce(), events.append)
+    task = {"run": "sst", "path": str(tmp_path / "run"), "config": config.resolved(), "jobs": 1}
+    ending = run_task({**task, "models": keep}, DataCache(), events.append)
     assert ending["event"] == "done"
     run = tmp_path / "run"
     assert checkpoints(run) == kept
@@ -130,22 +130,22 @@ def end_removal_with(error, patch):
 
 @pytest.mark.parametrize("keep", ["best", "none"])
 @pytest.mark.parametrize("error", [Killed, PermissionError])
-def test_a_cell_whose_models_are_half_removed_is_done(error, keep, tmp_path, monkeypatch):
+def test_a_run_whose_models_are_half_removed_is_done(error, keep, tmp_path, monkeypatch):
     config = config_of("method.name=ignore", "training.epochs=1")
     folder = ExperimentFolder(tmp_path)
-    cell = Cell("ignore", 0.3, 0)
-    run = folder.run(cell)
+    grid_run = GridRun("ignore", 0.3, 0)
+    run = folder.run_path(grid_run)
     with monkeypatch.context() as patch:
         end_removal_with(error, patch)
-        # What the system refuses fails no cell.
+        # What the system refuses fails no run.
         with pytest.raises(Killed) if error is Killed else nullcontext():
-            run_cell(config, run, load_data(config), keep=keep)
-    assert folder.state(cell) == "done"
+            train_and_test(config, run, load_data(config), keep=keep)
+    assert folder.state(grid_run) == "done"
     # What is half removed is no checkpoint any more.
     (gone,) = (name for name in checkpoints(run) if name.endswith(".removed"))
     with pytest.raises(RunError, match="did not keep it"):
         Recogniser.load(run, gone.removesuffix(".removed"))
-    # The next call ends it, also if the cell was trained again meanwhile.
+    # The next call ends it, also if the run was trained again meanwhile.
     shutil.copytree(run / "checkpoints" / gone, run / "checkpoints" / gone.removesuffix(".removed"))
     unsorted = Path.iterdir
     monkeypatch.setattr(Path, "iterdir", lambda folder: iter(sorted(unsorted(folder))))
@@ -155,10 +155,10 @@ def test_a_cell_whose_models_are_half_removed_is_done(error, keep, tmp_path, mon
 
 def test_without_test_images_the_validation_images_are_used(tmp_path):
     config = config_of("method.name=ignore", "data.scenes.test=0", "training.epochs=1")
-    assert run_cell(config, tmp_path / "run", load_data(config))["split"] == "val"
+    assert train_and_test(config, tmp_path / "run", load_data(config))["split"] == "val"
 
 
-def test_pictures_are_read_once_and_labels_follow_the_cell(tmp_path, monkeypatch):
+def test_pictures_are_read_once_and_labels_follow_the_run(tmp_path, monkeypatch):
     from satl.scenes import write_scenes
 
     write_scenes(tmp_path, 30, size=32)
@@ -177,7 +177,7 @@ def test_pictures_are_read_once_and_labels_follow_the_cell(tmp_path, monkeypatch
         return original(source, **options)
 
     monkeypatch.setattr(training_data, "cached", counted)
-    shared = DataOnce()
+    shared = DataCache()
     one, two = shared.load(first), shared.load(second)
     assert two.source is one.source
     assert decoded[0] > 0
@@ -186,7 +186,7 @@ def test_pictures_are_read_once_and_labels_follow_the_cell(tmp_path, monkeypatch
     assert two.table.cells.tolist() == alone.table.cells.tolist()
     assert list(two.table.split) == list(alone.table.split)
     np.testing.assert_array_equal(two.source.image(7), alone.source.image(7))
-    # Cells are held out in every cell of a grid, not in the first alone.
+    # Cells are held out in every run of a grid, not in the first alone.
     holdout = (*settings, "data.holdout=true", "data.holdout_fraction=0.3")
     held = [shared.load(config_of(*holdout, f"training.seed={seed}")) for seed in (0, 1)]
     assert held[1].source is held[0].source
