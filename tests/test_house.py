@@ -35,8 +35,6 @@ TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset(
         ("satl.labels.inspection", "images"),
         ("satl.methods.networks", "runs"),
         ("satl.runs.data", "completion"),
-        ("satl.scores.rule_scores", "images"),
-        ("satl.scores.score_target", "images"),
     }
 )
 """(importing module, imported room) that still go to the right."""
@@ -126,8 +124,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.runs.reading",
         "satl.runs.run_folder",
         "satl.scenes",
-        "satl.scores.prediction_folder",
-        "satl.scores.reading",
         "satl.training.saving",
         "satl.training.trainer",
     }

@@ -26,8 +26,7 @@ from satl.inference.prediction import predict_files
 from satl.labels import LabelTable
 from satl.runs.run_folder import RunFolder
 from satl.scenes import make_scenes
-from satl.scores.reading import read_scores as scores_of_table
-from satl.scores.rule_scores import read_scores
+from satl.scores import read_scores
 
 Satl = Callable[..., tuple[int, str, str]]
 NAMES = tuple(f"{'deep/' if n % 2 else ''}{n}.png" for n in range(7))
@@ -159,7 +158,7 @@ def test_a_part_of_broken_images_alone_is_empty(
     for name in NAMES[::2]:  # the last ones, since deep/ comes between
         (pictures / name).write_bytes(b"")
     assert "4 of 7 images" in sentence(satl("predict", tiny_run, pictures, "-o", out, "--part-size", 1))
-    assert len(read_scores(out).images or ()) == 3
+    assert len(read_scores(out).images) == 3
 
 
 @pytest.mark.parametrize(
@@ -254,7 +253,7 @@ def test_stopping_loses_nothing(
         patched.setattr("satl.training.signals.stop_signals", stopped)
         line = sentence(satl(*command), 130)
     assert f"stopped: 3 of 7 images are in {out}; the same command goes on." in line
-    with pytest.raises(RunError, match=r"2 of 3 files of predictions are still to be made; run the same"):
+    with pytest.raises(RunError, match=r"2 of 3 files of predictions are still missing; run the same"):
         read_scores(out)
     assert satl(*command)[0] == 0
     assert len(rows_of(out)) == 7
@@ -268,11 +267,11 @@ def test_scores_are_read_from_the_folder(
     satl("predict", tiny_run, pictures, "-o", one)
     found, expected = read_scores(out), read_scores(one)
     assert (found.images, found.classes) == (expected.images, expected.classes)
-    np.testing.assert_allclose(found.scores, expected.scores, atol=2e-6)
+    np.testing.assert_allclose(found.values, expected.values, atol=2e-6)
     assert found.classes is not None
     cells = np.zeros((2, 2), dtype=np.int8)
     table = LabelTable(("6.png", "deep/1.png"), found.classes[:2], cells)
-    read, wanted = scores_of_table(out, table), scores_of_table(one, table)
+    read, wanted = read_scores(out, table), read_scores(one, table)
     np.testing.assert_allclose(read.values, wanted.values, atol=2e-6)
     assert read.notes == wanted.notes
     code, printed, err = satl("thresholds", "--scores", out, "--rule", "fixed", "--json")

@@ -18,7 +18,7 @@ from satl.labels import LabelTable, mask_table, read_table, write_table
 from satl.labels.holdout import HeldOut
 from satl.runs.reading import make_config
 from satl.scenes import write_scenes
-from satl.scores.reading import read_scores
+from satl.scores import read_scores
 from training.tiny import TINY, tiny_config, train
 
 PROMISE = Settings(0.6, 0.6)
@@ -77,7 +77,7 @@ def test_a_run_completes_its_own_table(
     assert done.report["images"] == str(pictures)
     assert "(checkpoint best), which was trained without the" in done.report["model"]
     assert done.report["notes"] == [
-        "10 of 150 images are not in the run, such as 'scene-00140.png': their cells stay unknown."
+        "10 of 150 images have no score, such as 'scene-00140.png': their cells stay unknown."
     ]
     assert not (after.known & ~before.known)[140:].any()
 
@@ -107,7 +107,7 @@ def test_the_scores_are_kept_and_can_be_used_without_the_run(run: Path, tmp_path
     done = complete_run(run, tmp_path / "out", PROMISE)
     table = done.folder.read_labels()
     found = read_scores(done.folder.scores, table)
-    assert found.out_of_sample is not None
+    assert found.held_out is not None
     again = complete(case_from_scores(done.folder.scores, done.folder.labels), tmp_path / "again", PROMISE)
     assert read_table(again.folder.completed) == read_table(done.folder.completed, "signed")
 
@@ -208,7 +208,7 @@ def test_a_class_that_the_run_does_not_know_is_told(run: Path, pictures: Path, t
     write_table(wider, tmp_path / "wider.npz")
     case = case_from_run(run, tmp_path / "wider.npz")
     assert (
-        f"1 of {wider.num_classes} classes are not in the run, such as 'new, later': their cells stay unknown."
+        f"1 of {wider.num_classes} classes has no score, such as 'new, later': its cells stay unknown."
         in (case.notes)
     )
     assert np.isnan(case.scores[:, -1]).all()

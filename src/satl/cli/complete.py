@@ -28,8 +28,8 @@ def complete_command(
         Path | None,
         typer.Option(
             "--scores",
-            help="Instead of RUN: scores of any model, .csv, .parquet (image,CLASS,...) or .npz (scores, images, "
-            "names, and labels if there is no --labels).",
+            help="Instead of RUN: scores of any model, .csv, .parquet, .arrow (image,CLASS,...) or .npz (scores, "
+            "images, classes, and labels if there is no --labels), or a folder of `satl predict`.",
         ),
     ] = None,
     labels: Annotated[

@@ -16,7 +16,7 @@ from satl.errors import ConfigError, TableError, nearest
 if TYPE_CHECKING:
     from satl.labels import LabelTable
     from satl.methods.declaration import Parameters
-    from satl.scores.rule_scores import ScoreFile
+    from satl.scores import ScoreTable
     from satl.thresholds import ThresholdRule
     from satl.thresholds.application import ClassThreshold
 
@@ -31,7 +31,7 @@ def thresholds(
         Path,
         typer.Option(
             "--scores",
-            help="Scores in [0, 1]: .npz, or .csv, .tsv, .parquet with image,<class>..., or a folder of "
+            help="Scores in [0, 1]: .npz, or .csv, .parquet, .arrow with image,CLASS,..., or a folder of "
             "`satl predict`; or the folder of a run, whose model and labels are then taken.",
         ),
     ],
@@ -79,9 +79,11 @@ def thresholds(
         kept = (scores / "thresholds.csv",) if scores.is_dir() else ()  # a run's own, of another kind
         check_out(out, ".csv", overwrite=force, inputs=(scores, labels, truth, *kept))
     file, table = _read(scores, labels, truth, encoding)
-    values = file.scores
+    import numpy as np
+
+    values = np.ascontiguousarray(file.values)
     if max_uncertainty is not None:
-        values = _certain(file, table, max_uncertainty)
+        values = _certain(file, values, table, max_uncertainty)
     from satl.methods.parts import Setting
     from satl.thresholds.application import apply_rule
 
@@ -139,13 +141,13 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
 
 def _read(
     scores: Path, labels: Path | None, truth: Path | None, encoding: str | None
-) -> tuple[ScoreFile, LabelTable]:
+) -> tuple[ScoreTable, LabelTable]:
     """Return the scores and the labels in their order; all unknown where there are none."""
     import numpy as np
 
     from satl.labels import LabelTable, open_table
+    from satl.scores import ScoreTable, read_scores
     from satl.scores.prediction_folder import is_prediction_folder
-    from satl.scores.rule_scores import ScoreFile, read_scores
 
     if scores.is_dir() and not is_prediction_folder(scores):
         for option, given in (("--labels", labels), ("--truth", truth), ("--encoding", encoding)):
@@ -158,25 +160,23 @@ def _read(
 
         with loading("Reading images") as progress:
             table, values = score_training_data(scores, progress)
-        return ScoreFile(scores, table.images, table.classes, values, table), table
-    file = read_scores(scores, encoding)
+        return ScoreTable(scores, table.images, table.classes, values), table
+    file = read_scores(scores, encoding=encoding)
+    file.require_probabilities()
     if labels is not None:
-        if file.table is not None:
+        if file.labels is not None:
             raise TableError(
                 f"{scores} holds labels of its own: leave out --labels {labels}, or the array from the file."
             )
-        return file, file.labelled_by(open_table(labels, encoding, truth=truth).table, labels)
+        return file, file.match_labels(open_table(labels, encoding, truth=truth).table, labels)
     if truth is not None:
         raise ConfigError(f"--truth {truth}: needs --labels TABLE, the labels that are known.")
-    if file.table is not None:
-        return file, file.table
-    count, width = file.scores.shape
-    images = file.images or tuple(str(n) for n in range(1, count + 1))
-    classes = file.classes or tuple(f"class {c}" for c in range(1, width + 1))
-    return file, LabelTable(images, classes, np.zeros((count, width), dtype=np.int8))
+    if file.labels is not None:
+        return file, file.labels.table
+    return file, LabelTable(file.images, file.classes, np.zeros(file.values.shape, dtype=np.int8))
 
 
-def _certain(file: ScoreFile, table: LabelTable, limit: float) -> Any:
+def _certain(file: ScoreTable, values: Any, table: LabelTable, limit: float) -> Any:
     """Return the scores without those of unknown cells that are too uncertain."""
     import numpy as np
 
@@ -184,7 +184,7 @@ def _certain(file: ScoreFile, table: LabelTable, limit: float) -> Any:
         raise TableError(
             f"{file.path}: there is no array 'uncertainty' to apply --max-uncertainty to: add it to an .npz file."
         )
-    return np.where(~table.known & ~(file.uncertainty <= limit), np.float32(np.nan), file.scores)
+    return np.where(~table.known & ~(file.uncertainty <= limit), np.float32(np.nan), values)
 
 
 def _plain(row: ClassThreshold) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _write(rows: list[ClassThreshold], rule: str, out: Path) -> None:
 
 
 def _print(
-    rows: list[ClassThreshold], rule: str, file: ScoreFile, table: LabelTable, out: Path | None
+    rows: list[ClassThreshold], rule: str, file: ScoreTable, table: LabelTable, out: Path | None
 ) -> None:
     from rich.console import Console
     from rich.table import Table

@@ -32,7 +32,7 @@ from satl.scores.prediction_folder import (
     IMAGE,
     MANIFEST,
     PRESENT,
-    broken_of,
+    broken_images,
     part_file,
     read_manifest,
 )
@@ -234,11 +234,11 @@ class PredictionFolder:
 
     def missing(self) -> list[Part]:
         """Return the parts that are not there, or had images that could not be read."""
-        return [part for part in self.parts if broken_of(self._file(part)) != []]
+        return [part for part in self.parts if broken_images(self._file(part)) != []]
 
     def broken(self) -> list[tuple[str, str]]:
         """Return the images that could not be read and why, and write them to ``_broken.csv``."""
-        found = [one for part in self.parts for one in broken_of(self._file(part)) or ()]
+        found = [one for part in self.parts for one in broken_images(self._file(part)) or ()]
         place = self.path / BROKEN
         if not found:
             place.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import repeat
 
 import numpy as np
@@ -42,7 +43,11 @@ class NameIndex:
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        self._position: dict[str, int] = dict(zip(names, range(len(names)), strict=True))
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        # Made when it is first asked for: names that are found in their order never need it.
+        return dict(zip(self.names, range(len(self.names)), strict=True))
 
     def __contains__(self, name: object) -> bool:
         return name in self._position

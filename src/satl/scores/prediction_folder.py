@@ -1,4 +1,4 @@
-"""The files of a folder of predictions, which those who only read scores know as well."""
+"""The files of a folder of predictions: the names that both its writer and the readers of scores know."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
-from satl.errors import RunError
+from satl.errors import RunError, Sentence, Task
 
 MANIFEST, BROKEN = "_predictions.json", "_broken.csv"
-"""What is no part of the table; whoever reads a folder of Parquet files passes over names that begin so."""
+"""Files beside the table; programs that read a folder of Parquet files ignore names that begin with ``_``."""
 IMAGE, PRESENT = "image", "present"
-"""Columns that are no classes."""
+"""Columns that are not classes."""
 
 
 def is_prediction_folder(path: Path) -> bool:
-    """Whether ``satl predict`` wrote a folder there."""
+    """Whether a path is a folder of predictions."""
     return (path / MANIFEST).is_file()
 
 
 def part_file(folder: Path, number: int) -> Path:
-    """Return where a part stands."""
+    """Return the path of a part."""
     return folder / f"part-{number:06d}.parquet"
 
 
@@ -39,8 +39,9 @@ def part_files(folder: Path) -> list[Path]:
     absent = sum(not file.is_file() for file in files)
     if absent:
         raise RunError(
-            f"{folder}: {absent:,} of {count:,} files of predictions are still to be made; run the same `satl predict` "
-            "again, it goes on."
+            f"{absent:,} of {count:,} files of predictions are still missing",
+            where=folder,
+            remedy=Sentence("run the same {predict} again to resume", predict=Task("predict")),
         )
     return files
 
@@ -57,10 +58,10 @@ def read_manifest(file: Path) -> dict[str, Any]:
 
 
 def _no_manifest(file: Path) -> RunError:
-    return RunError(f"{file}: cannot be read; make the predictions again in another folder.")
+    return RunError("cannot be read", where=file, remedy="make the predictions again in another folder")
 
 
-def broken_of(file: Path) -> list[tuple[str, str]] | None:
+def broken_images(file: Path) -> list[tuple[str, str]] | None:
     """Return the images of a part that could not be read; None: there is no such part yet."""
     import pyarrow as pa
     import pyarrow.parquet as pq

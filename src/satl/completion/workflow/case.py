@@ -12,14 +12,14 @@ import numpy.typing as npt
 
 from satl.completion.files.hand_labels import PlanAnswers, read_answers
 from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
-from satl.errors import RunError, TableError
+from satl.errors import Argument, RunError, Sentence, TableError
 from satl.evaluation.bounds import FloatArray
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_other_table
 from satl.labels.decisions import Decisions, apply_decisions
 from satl.labels.holdout import HeldOut
 from satl.labels.io.arrays import ArrayFile
-from satl.scores.reading import read_bundle, read_scores
-from satl.scores.score_target import FloatMatrix, Scores
+from satl.scores import ScoreTable, read_scores
+from satl.scores.score_table import FloatMatrix
 
 _SAME_SCORE = 0.01
 """How far the scores of a cell may lie apart, and still be those of one model."""
@@ -79,7 +79,7 @@ def case_from_scores(
     """Read a table and the scores of any model for it.
 
     Args:
-        scores: CSV, Parquet or ``.npz``; see :func:`satl.scores.reading.read_scores`.
+        scores: any file that :func:`satl.scores.read_scores` reads.
         labels: the label table; None where ``scores`` is an ``.npz`` file that holds the labels as well.
         encoding: of the label table, where its values can be read in several ways.
         ignore_columns: columns of a wide table that are no classes.
@@ -91,8 +91,19 @@ def case_from_scores(
     """
     if labels is None:
         if ignore_columns:
-            raise TableError("--ignore-column belongs to a label table: give one with --labels TABLE.")
-        opened, found = read_bundle(scores, encoding)
+            raise TableError(
+                "only a label table has columns to ignore",
+                where=Argument("ignore_columns", ignore_columns[0]),
+                remedy=Sentence("name the table with {labels}", labels=Argument("labels")),
+            )
+        found = read_scores(scores, encoding=encoding)
+        if found.labels is None:
+            raise TableError(
+                "holds scores alone, no labels",
+                where=found.path,
+                remedy=Sentence("name the label table with {labels}", labels=Argument("labels")),
+            )
+        opened = found.labels
     else:
         opened = open_table(labels, encoding, ignore_columns=ignore_columns)
         found = read_scores(scores, opened.table)
@@ -188,7 +199,7 @@ def _without_truth(opened: TableFile) -> TableFile:
 
 
 def _tested(
-    found: Scores,
+    found: ScoreTable,
     table: LabelTable,
     basis: LabelMatrix,
     held_out: str | Path | None,
@@ -198,15 +209,16 @@ def _tested(
     """Return which known cells are out of sample, and who says so."""
     if held_out is not None:
         mask, how = _read_held_out(Path(held_out), table, encoding, ignore_columns), "held-out file"
-    elif found.out_of_sample is not None:
-        mask, how = found.out_of_sample, "marked in the scores"
+    elif found.held_out is not None:
+        mask, how = found.held_out, "marked in the scores"
     else:
         return None, "all known cells"
     tested = mask & (basis != 0)
     if not tested.any():
-        place = "--held-out" if held_out is not None else "the scores"
         raise TableError(
-            f"no known cell is out of sample by {place}, so nothing can be tested: hold some out."
+            "no known cell is out of sample, so nothing can be tested",
+            where=found.path if held_out is None else Argument("held_out", held_out),
+            remedy="hold some out",
         )
     return tested, how
 

@@ -16,7 +16,7 @@ from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_table
 from satl.labels.holdout import HeldOut
-from satl.scores.score_target import FloatMatrix
+from satl.scores import ScoreTable
 
 if TYPE_CHECKING:
     from satl.runs.config import RunConfig
@@ -112,13 +112,16 @@ def case_from_run(
         "out_of_sample": "held out of training",
         "folds": 0,
     }
+    scored = data.table
+    probabilities = recogniser.probabilities(data.source)
+    scores = ScoreTable(Path(run), scored.images, scored.classes, probabilities).in_order_of(table)
     case = Case(
         file=opened,
-        scores=_placed(recogniser.probabilities(data.source), data.table, table),
+        scores=scores.values,
         basis=basis,
         tested=_tested(tested, trained, table, basis),
         source=source,
-        notes=_notes(data.table, table),
+        notes=scores.notes,
         images=None if folder_of_images is None else str(folder_of_images),
         keep_scores=True,
     )
@@ -169,16 +172,6 @@ def _open(labels: str | Path, encoding: str | None, named: Sequence[str], of_run
         return open_table(labels, encoding)
 
 
-def _placed(probabilities: FloatMatrix, scored: LabelTable, table: LabelTable) -> FloatMatrix:
-    """Bring probabilities of the images of ``scored`` into the order of ``table``; NaN for what it lacks."""
-    result = np.full((table.num_classes, table.num_images), np.nan, dtype=np.float32).T
-    rows, columns = scored.index.images.find_distinct(table.images), scored.index.classes.find(table.classes)
-    for column, theirs in enumerate(columns.tolist()):
-        if theirs >= 0:
-            result[rows >= 0, column] = probabilities[rows[rows >= 0], theirs]
-    return result
-
-
 def _tested(
     tested: BoolMatrix | None, trained: LabelTable, table: LabelTable, basis: LabelMatrix
 ) -> BoolMatrix:
@@ -186,17 +179,3 @@ def _tested(
         return np.zeros(basis.shape, dtype=np.bool_)
     marked = trained.with_cells(tested.astype(np.int8))
     return (aligned_cells(marked, table, "the run") != 0) & (basis != 0)
-
-
-def _notes(scored: LabelTable, table: LabelTable) -> tuple[str, ...]:
-    notes = []
-    kinds = (("images", scored.images, table.images), ("classes", scored.classes, table.classes))
-    for kind, scored_names, names in kinds:
-        seen = set(scored_names)
-        without = [name for name in names if name not in seen]
-        if without:
-            notes.append(
-                f"{len(without):,} of {len(names):,} {kind} are not in the run, such as {without[0]!r}: "
-                "their cells stay unknown."
-            )
-    return tuple(notes)

@@ -11,7 +11,7 @@ from satl.completion.statistics.certify import certify
 from satl.completion.statistics.plan import LabelPlan, plan_labels
 from satl.errors import RunError
 from satl.labels import LabelTable
-from satl.scores.reading import read_scores
+from satl.scores import read_scores
 
 
 def plan_folder(

@@ -16,9 +16,9 @@ from satl.labels.io.wide import Coded, decode_coded, not_a_label, split_names, u
 from satl.labels.table import LabelTable
 
 # The first name is ours; the others are met in files of other projects.
-_IMAGES = ("images", "image", "ids", "filenames")
-_CLASSES = ("classes", "names", "class_names")
-_CELLS = ("cells", "labels")
+IMAGE_KEYS = ("images", "image", "ids", "filenames")
+CLASS_KEYS = ("classes", "names", "class_names")
+CELL_KEYS = ("cells", "labels")
 
 
 def read_npz(path: Path, encoding: str | None) -> TableFile:
@@ -36,9 +36,9 @@ def read_npz(path: Path, encoding: str | None) -> TableFile:
                 f"np.array(names, dtype=str)."
             ) from None
         raise TableError(f"{path} is not a readable .npz file: save it with numpy.savez.") from None
-    images = unique_images(tuple(_texts(arrays, _IMAGES, path)), path)
-    classes = tuple(_texts(arrays, _CLASSES, path))
-    key, cells = _pick(arrays, _CELLS, path)
+    images = unique_images(tuple(_texts(arrays, IMAGE_KEYS, path)), path)
+    classes = tuple(_texts(arrays, CLASS_KEYS, path))
+    key, cells = _pick(arrays, CELL_KEYS, path)
     shape = (len(images), len(classes))
     codes = _codes(cells, key, shape, images, classes, path)
     truth = None

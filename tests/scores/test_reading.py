@@ -8,8 +8,7 @@ import pytest
 from completion.drawn import Drawn, write_scores
 from satl.errors import TableError
 from satl.labels import LabelTable
-from satl.scores.reading import read_bundle, read_scores
-from satl.scores.score_target import Scores
+from satl.scores import ScoreTable, read_scores
 
 NAMES = ("plain", "猫, cat", 'the "best"')
 
@@ -36,7 +35,7 @@ def test_every_format_is_read_in_the_order_of_the_table(name: str, drawn: Drawn,
     found = read_scores(path, drawn.table)
     np.testing.assert_array_equal(found.values, drawn.scores)
     assert found.values.flags.f_contiguous
-    assert found.out_of_sample is None
+    assert found.held_out is None
     assert found.notes == ()
 
 
@@ -53,14 +52,14 @@ def test_blocks_of_any_size_give_the_same(
     drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from satl.labels.io import arrays
-    from satl.scores import score_files
+    from satl.scores.readers import csv_scores, parquet_scores
 
     paths = [
         write_scores(tmp_path / f"s.{kind}", drawn.table, drawn.scores) for kind in ("csv", "parquet", "npz")
     ]
     monkeypatch.setattr(arrays, "_BYTES_AT_ONCE", 7 * 3 * 4)
-    monkeypatch.setattr(score_files, "_ROWS_AT_ONCE", 7)
-    monkeypatch.setattr(score_files, "_CSV_BLOCK", 1 << 10)
+    monkeypatch.setattr(parquet_scores, "_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(csv_scores, "_BYTES_AT_ONCE", 1 << 10)
     for path in paths:
         np.testing.assert_array_equal(read_scores(path, drawn.table).values, drawn.scores)
 
@@ -95,8 +94,8 @@ def test_what_the_file_lacks_or_has_too_much_is_told(drawn: Drawn, tmp_path: Pat
         assert found.notes == (
             "10 of 50 images have no score, such as 'shots/00040.jpg': their cells stay unknown.",
             "1 of 3 classes has no score, such as '猫, cat': its cells stay unknown.",
-            "2 images of the scores are not in the table and passed over.",
-            "1 column of the scores is no class of the table and passed over.",
+            "2 images of the scores are not in the table and were ignored.",
+            "1 column of the scores is not among the classes of the table and was ignored.",
             "1 score is NaN or blank: such cells stay unknown.",
         )
 
@@ -106,7 +105,7 @@ def test_a_table_may_leave_the_extensions_out(tmp_path: Path) -> None:
     table = LabelTable(("b", "scan.1", "deep/a"), ("cat",), np.zeros((3, 1), dtype=np.int8))
     scores = read_scores(tmp_path / "scores.csv", table)
     assert scores.values[:, 0].tolist() == pytest.approx([0.3, 0.4, 0.2])
-    assert scores.notes == ("1 image of the scores is not in the table and passed over.",)
+    assert scores.notes == ("1 image of the scores is not in the table and was ignored.",)
     (tmp_path / "scores.csv").write_text("image,cat\nb.jpg,0.1\nb.png,0.3\n")
     with pytest.raises(TableError, match="image 'b' has two rows of scores"):
         read_scores(tmp_path / "scores.csv", table)
@@ -125,7 +124,7 @@ def test_scores_may_have_any_scale_but_not_be_infinite(drawn: Drawn, tmp_path: P
     np.testing.assert_array_equal(found.values, logits)
     logits[7, 1] = -np.inf
     with pytest.raises(
-        TableError, match=r"'shots/00007.jpg', class '猫, cat' is -inf: write a finite number"
+        TableError, match=r"'shots/00007.jpg', class '猫, cat' is -inf; write a finite number"
     ):
         read_scores(write_scores(tmp_path / "s.npz", drawn.table, logits), drawn.table)
 
@@ -133,10 +132,13 @@ def test_scores_may_have_any_scale_but_not_be_infinite(drawn: Drawn, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "s.csv is empty"),
-        ("image,plain\n", "s.csv is empty"),
+        ("", "s.csv: is empty"),
+        ("image,plain\n", "s.csv: is empty"),
         ("image,plain\na,0.5,7\n", "row 1 .* has 3 columns, but the header has 2"),
-        ("image,plain\nshots/00000.jpg,0.5\nshots/00001.jpg,high\n", "row 2 .*'plain': 'high' is no score"),
+        (
+            "image,plain\nshots/00000.jpg,0.5\nshots/00001.jpg,high\n",
+            "row 2 .*'plain': 'high' is not a number",
+        ),
         (
             "image,Plain\nshots/00000.jpg,0.5\n",
             r"none of the table's classes \(such as 'Plain' \(did you mean",
@@ -168,10 +170,10 @@ def test_other_mistakes_name_the_file_and_the_remedy(drawn: Drawn, tmp_path: Pat
         with pytest.raises(TableError, match="is not a readable"):
             read_scores(tmp_path / name, table)
     np.savez(tmp_path / "a.npz", values=np.zeros((2, 2)))
-    with pytest.raises(TableError, match=r"holds no 'scores' \(arrays: 'values'\)"):
+    with pytest.raises(TableError, match=r"there is no array 'scores' \(arrays: 'values'\)"):
         read_scores(tmp_path / "a.npz", table)
     np.savez(tmp_path / "a.npz", scores=np.zeros((2, 3)))
-    with pytest.raises(TableError, match=r"holds no 'images' and 2 rows, but the table has 50"):
+    with pytest.raises(TableError, match=r"names no images and has 2 of them, but the table has 50"):
         read_scores(tmp_path / "a.npz", table)
     np.savez(tmp_path / "a.npz", scores=np.zeros((50, 3)), names=np.array([object()] * 3, dtype=object))
     with pytest.raises(TableError, match="Python objects, which are not loaded for safety"):
@@ -196,14 +198,17 @@ def test_without_names_the_order_of_the_table_is_taken_and_told(drawn: Drawn, tm
 def test_one_file_may_hold_labels_as_well(order: str, drawn: Drawn, tmp_path: Path) -> None:
     labels = np.where(drawn.table.cells == 0, np.nan, (drawn.table.cells + 1) / 2)
     path = write_scores(tmp_path / "s.npz", drawn.table, np.asarray(drawn.scores, order=order), labels=labels)
-    opened, found = read_bundle(path)
+    found = read_scores(path)
+    opened = found.labels
+    assert opened is not None
     assert opened.table == drawn.table
     assert (opened.format, opened.encoding) == ("npz", "blank")
     np.testing.assert_array_equal(found.values, drawn.scores)
     np.savez(tmp_path / "bare.npz", scores=drawn.scores, labels=drawn.table.cells)
     with pytest.raises(TableError, match="can be read in"):
-        read_bundle(tmp_path / "bare.npz")
-    opened, _ = read_bundle(tmp_path / "bare.npz", "signed")
+        read_scores(tmp_path / "bare.npz")
+    opened = read_scores(tmp_path / "bare.npz", encoding="signed").labels
+    assert opened is not None
     assert opened.table.images[:2] == ("1", "2")
     assert opened.table.classes == ("class 1", "class 2", "class 3")
     np.testing.assert_array_equal(opened.table.cells, drawn.table.cells)
@@ -212,8 +217,7 @@ def test_one_file_may_hold_labels_as_well(order: str, drawn: Drawn, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({}, "holds no 'labels'"),
-        ({"labels": np.zeros((50, 2))}, r"shape \(50, 2\), but the scores have the shape"),
+        ({"labels": np.zeros((50, 2))}, r"of the shape \(50, 3\) of the scores, not float64 \(50, 2\)"),
         ({"labels": np.full((50, 3), 7)}, "row 1 .*'7' is not a label"),
         (
             {"labels": np.zeros((50, 3)), "images": np.array(["a"] * 50)},
@@ -227,7 +231,7 @@ def test_a_bundle_that_cannot_be_right_is_refused(
 ) -> None:
     np.savez(tmp_path / "s.npz", scores=drawn.scores, **arrays)
     with pytest.raises(TableError, match=message):
-        read_bundle(tmp_path / "s.npz")
+        read_scores(tmp_path / "s.npz")
 
 
 @pytest.mark.parametrize("name", ["held_out", "in_sample"])
@@ -240,13 +244,13 @@ def test_a_mask_in_the_file_is_brought_into_order(
     rows = random.permutation(50)
     other = drawn.table.select(rows)
     path = write_scores(tmp_path / "s.npz", other, drawn.scores[rows], **{name: mask[rows]})
-    found = read_scores(path, drawn.table).out_of_sample
+    found = read_scores(path, drawn.table).held_out
     expected = np.broadcast_to(mask[:, None] if per_image else mask, (50, 3))
     np.testing.assert_array_equal(found, expected if name == "held_out" else ~expected)
 
 
 def test_wrong_masks_and_folds_are_refused(drawn: Drawn, tmp_path: Path) -> None:
-    def read(**arrays: np.ndarray) -> Scores:
+    def read(**arrays: np.ndarray) -> ScoreTable:
         return read_scores(write_scores(tmp_path / "s.npz", drawn.table, drawn.scores, **arrays), drawn.table)
 
     ones = np.ones((50, 3), dtype=np.bool_)
