@@ -30,8 +30,6 @@ FACADES = frozenset({"satl", "satl.__main__"})
 
 TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset(
     {
-        ("satl.experiments.experiment", "reports"),
-        ("satl.inference.run_record", "reports"),
         ("satl.labels.inspection", "images"),
         ("satl.methods.networks", "runs"),
         ("satl.runs.data", "completion"),
@@ -61,7 +59,10 @@ TEMPORARY_CLASSES = frozenset({"Evidence", "Outcome", "Part", "Scores", "Share",
 FOREIGN_FLAGS = frozenset({"--head"})
 """Options of other programs: `ray start --head`."""
 
-DOCUMENTS: dict[str, str] = {"satl.drawing.html": "--sans is a name in a style sheet"}
+DOCUMENTS: dict[str, str] = {
+    "satl.drawing.html": "--sans is a name in a style sheet",
+    "satl.experiments.experiment_folder": "the mark of its grid.yaml says which command wrote it",
+}
 """Modules that write documents, which may name commands."""
 TEMPORARY_WORDS = frozenset(
     {
@@ -76,12 +77,7 @@ TEMPORARY_WORDS = frozenset(
         "satl.completion.workflow.next_labels",
         "satl.demo.demo",
         "satl.drawing.sheet",
-        "satl.experiments.experiment",
-        "satl.experiments.experiment_folder",
-        "satl.experiments.grid",
-        "satl.experiments.pool",
         "satl.experiments.results",
-        "satl.experiments.worker",
         "satl.export.content",
         "satl.export.importing",
         "satl.export.sizes",
@@ -97,7 +93,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.inference.onnx_file",
         "satl.inference.parts",
         "satl.inference.prediction",
-        "satl.inference.run_record",
         "satl.labels.encodings",
         "satl.labels.io",
         "satl.labels.io.coco",
@@ -108,7 +103,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.labels.io.wide",
         "satl.labels.masking",
         "satl.recipes",
-        "satl.reports.comparison",
         "satl.reports.paper.common",
         "satl.reports.paper.sweeps",
         "satl.reports.paper_figures",

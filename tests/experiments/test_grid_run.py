@@ -55,7 +55,7 @@ def test_a_trained_run_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypat
     config = config_of("method.name=ignore")
     data = load_data(config)
     with monkeypatch.context() as patch:
-        patch.setattr("satl.experiments.grid_run._test", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr("satl.experiments.grid_run._test_models", lambda *_: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             train_and_test(config, tmp_path / "run", data)
     monkeypatch.setattr(

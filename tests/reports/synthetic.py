@@ -16,8 +16,7 @@ import numpy as np
 import yaml
 
 from satl.evaluation.pseudo import pseudo_label_table
-from satl.inference.run_record import RunRecord, write_record
-from satl.reports.record import MethodRecord
+from satl.inference.run_record import MethodRecord, RunRecord, write_record
 
 METHODS = ("ignore", "sst", "hst", "sst+satl", "hst+satl")
 _ADJECTIVES = ("red", "small", "old", "wooden", "striped", "bright", "round", "paper", "wild", "steel")

@@ -12,11 +12,12 @@ from PIL import Image
 
 from satl.drawing import style
 from satl.drawing.html import inline_svg, picture_uri, render
+from satl.inference.run_record import MethodRecord
 from satl.methods import METHODS
 from satl.reports import distributions, figures
-from satl.reports.comparison import _pseudo_sentence, comparison_page
+from satl.reports.comparison import Comparison
+from satl.reports.comparison_page import _pseudo_sentence, comparison_page
 from satl.reports.overview import write_overview
-from satl.reports.record import Comparison, MethodRecord
 
 NAMES = ("cat", "<b>dog</b>", "a & b", "ship", "rare")
 
@@ -113,7 +114,7 @@ class _Checker(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page() -> str:
-    return comparison_page(_comparison(), _picture)
+    return comparison_page(_comparison(), _picture, "satl demo")
 
 
 def test_page_is_whole_and_needs_nothing_else(page):
@@ -143,7 +144,7 @@ def test_page_follows_light_and_dark(page):
 
 
 def test_page_is_the_same_every_time(page):
-    assert comparison_page(_comparison(), _picture) == page
+    assert comparison_page(_comparison(), _picture, "satl demo") == page
 
 
 def test_page_has_every_part(page):
@@ -161,20 +162,20 @@ def test_page_has_every_part(page):
 
 
 def test_page_without_truth_judges_nothing():
-    page = comparison_page(_comparison(truth=False), _picture)
+    page = comparison_page(_comparison(truth=False), _picture, "satl demo")
     assert "Known against unknown" not in page
     assert "wrongly recovered" not in page
     assert "pseudo-label" in page
 
 
 def test_page_without_generators():
-    page = comparison_page(_comparison(generators=False), _picture)
+    page = comparison_page(_comparison(generators=False), _picture, "satl demo")
     assert "One threshold per class" not in page
     assert "Training" in page
 
 
 def test_page_of_one_epoch():
-    assert "Training" in comparison_page(_comparison(epochs=1), _picture)
+    assert "Training" in comparison_page(_comparison(epochs=1), _picture, "satl demo")
 
 
 def test_text_of_figures_keeps_its_digits():

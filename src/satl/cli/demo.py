@@ -12,7 +12,7 @@ from satl.errors import in_shell
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from satl.reports.record import Comparison
+    from satl.reports.comparison import Comparison
 
 
 def register(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from satl.completion.workflow.complete import Completion
+    from satl.inference.recogniser import Recogniser
     from satl.runs.data import RunData
 
 COMPLETED = "completed"
@@ -18,15 +19,16 @@ _PIXELS = 160
 _PRECISION = 0.9
 
 
-def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> Completion:
-    """Complete the table of some training scenes from the last model of a run, and paint all pictures of it.
+def complete_demo(out: Path, model: Recogniser, run: Path, data: RunData, size: int, seed: int) -> Completion:
+    """Complete the table of some training scenes from the last model of a run, and render all images of it.
 
     Certificates rest on the validation scenes, whose labels are all known: the last model of a run does not depend
     on them in any way (only the choice of the best epoch does).
 
     Args:
         out: the demo's folder.
-        run: the run whose model scores the cells.
+        model: the last model of the run, which scores the cells.
+        run: folder of the run.
         data: its data.
         size: side of the scenes in pixels.
         seed: seed of the scenes.
@@ -36,7 +38,6 @@ def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> 
     from satl.completion.workflow.case import Case
     from satl.completion.workflow.complete import complete
     from satl.completion.workflow.judgement import Settings
-    from satl.inference.recogniser import Recogniser
     from satl.labels import TableFile
     from satl.scenes import render_scene
 
@@ -48,7 +49,7 @@ def complete_demo(out: Path, run: Path, data: RunData, size: int, seed: int) -> 
     for row in rows:  # those to validate on too: the review shows them where their labels look wrong
         pixels, _ = render_scene(int(row), size=max(size, _PIXELS), seed=seed)
         Image.fromarray(pixels).save(pictures / data.table.images[row])
-    scores = Recogniser.load(run, "last").probabilities(data.source, rows)
+    scores = model.probabilities(data.source, rows)
     case = Case(
         file=TableFile(table, Path("scenes.csv"), "csv", "blank"),
         scores=np.asarray(scores, dtype=np.float32),

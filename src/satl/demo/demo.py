@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from satl.completion.workflow.complete import Completion
     from satl.demo.warm_up import WarmUp, WarmUpConfig
     from satl.evaluation import Evaluation
-    from satl.reports.record import Comparison, MethodRecord
+    from satl.inference.recogniser import Recogniser
+    from satl.inference.run_record import MethodRecord, RunRecord
+    from satl.reports.comparison import Comparison
     from satl.runs.config import RunConfig
     from satl.runs.data import RunData
     from satl.training.display import Display
@@ -40,6 +42,7 @@ FIGURES = "figures"
 _OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES, COMPLETED, PICTURES, WARM_UP})
 _MARK = "# Written by `satl demo`, which replaces this folder when it runs again.\n"
 _ORIGIN = "the demo's configuration"
+_START_AGAIN = "run it again, it starts from the beginning"
 
 
 @dataclass(frozen=True)
@@ -173,30 +176,19 @@ def run_demo(
         beginning = _warm_up(configs[DEMO_METHODS[0]], settings, out, progress)
         say(_told(beginning))
         configs = {name: _run_config(name, content, beginning.weights) for name in DEMO_METHODS}
-    records, evaluations = [], {}
+    measured, evaluations = [], {}
     for number, name in enumerate(DEMO_METHODS, start=1):
         say(f"Training {name} ({number} of {len(DEMO_METHODS)})")
-        record, evaluations[name] = _train(configs[name], data, out / name, display)
-        records.append(record)
+        record, evaluations[name], last = _train(configs[name], data, out / name, display)
+        measured.append(record)
     say("Completing a table")
-    completion = complete_demo(out, out / DEMO_METHODS[-1], data, scenes.size, scenes.seed)
+    completion = complete_demo(out, last, out / DEMO_METHODS[-1], data, scenes.size, scenes.seed)
     say("Writing the report")
-    rows = data.rows("train")
-    truth = data.table.truth
-    from satl.reports.record import Comparison
+    from satl.reports.comparison import compare
     from satl.reports.training_images import scene_pictures
 
-    comparison = Comparison(
-        classes=data.table.classes,
-        images=tuple(data.table.images[row] for row in rows),
-        cells=data.table.cells[rows],
-        truth=None if truth is None else truth[rows],
-        methods=tuple(records),
-        counts={split: len(data.rows(split)) for split in ("train", "val", "test")},
-        seed=configs[DEMO_METHODS[0]].training.seed,
-        beginning=_told(beginning),
-    )
-    picture = scene_pictures(rows, scenes.size, scenes.seed)
+    comparison = compare(*measured, beginning=_told(beginning))
+    picture = scene_pictures(data.rows("train"), scenes.size, scenes.seed)
     return _write(out, comparison, evaluations, content, picture, completion, beginning)
 
 
@@ -208,9 +200,7 @@ def _warm_up(
     try:
         return warm_up(config, settings, out / WARM_UP / WEIGHTS, progress)
     except KeyboardInterrupt as stop:
-        raise Stopped(
-            f"{out}: the demo was stopped while it warmed up; run it again, it starts anew."
-        ) from stop
+        raise Stopped("the demo was stopped during its warm-up", where=out, remedy=_START_AGAIN) from stop
 
 
 def _told(beginning: WarmUp | None) -> str:
@@ -226,8 +216,9 @@ def _told(beginning: WarmUp | None) -> str:
 
 def _train(
     config: RunConfig, data: RunData, path: Path, display: Callable[[RunData], Display] | None
-) -> tuple[MethodRecord, Evaluation]:
-    """Train one method, test its best model, and score the training cells with its last one."""
+) -> tuple[RunRecord, Evaluation, Recogniser]:
+    """Train one method, test its best model, and score the training cells with its last one; each is loaded once."""
+    from satl.inference.recogniser import Recogniser
     from satl.inference.run_evaluation import evaluate_run
     from satl.inference.run_record import measure_run
     from satl.runs.run_folder import RunFolder
@@ -240,12 +231,15 @@ def _train(
         trainer.fit()
     except Interrupted as stop:
         raise Stopped(
-            f"{path.parent}: the demo was stopped while {config.method.name} was trained; run it again, it starts anew."
+            f"the demo was stopped while {config.method.name} was trained",
+            where=path.parent,
+            remedy=_START_AGAIN,
         ) from stop
     seconds = time.perf_counter() - begun
-    evaluation, _ = evaluate_run(path, "test")
-    record = measure_run(folder, data, evaluation)
-    return replace(record.method, seconds=seconds), evaluation
+    evaluation, _ = evaluate_run(path, "test", data=data)
+    last = Recogniser.load(path, "last")
+    record = measure_run(folder, data, evaluation, last)
+    return replace(record, method=replace(record.method, seconds=seconds)), evaluation, last
 
 
 def _check_folder(out: Path) -> None:
@@ -288,12 +282,12 @@ def _write(
     beginning: WarmUp | None,
 ) -> DemoResult:
     """Write the report, the picture and, last, the results."""
-    from satl.reports.comparison import comparison_page, sentence
+    from satl.reports.comparison_page import comparison_page, sentence
     from satl.reports.overview import write_overview
 
     text = sentence(comparison)
     with atomic_path(out / REPORT) as temporary:
-        temporary.write_text(comparison_page(comparison, picture), encoding="utf-8")
+        temporary.write_text(comparison_page(comparison, picture, title="satl demo"), encoding="utf-8")
     write_overview(comparison, picture, out / OVERVIEW)
     results = {
         "sentence": text,

@@ -1,4 +1,4 @@
-"""Train one run and measure it, in this process."""
+"""Train and test one grid run, in this process."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from satl.evaluation import evaluate_scores
 from satl.experiments.experiment_folder import FAILURE, RESULT, write_json
 from satl.experiments.grid import Models
 from satl.inference.recogniser import Recogniser
+from satl.inference.run_evaluation import default_split, evaluate_split
+from satl.inference.run_record import collect_run
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData, load_data
 from satl.runs.run_folder import RunFolder
@@ -27,14 +28,14 @@ _KEPT: dict[Models, tuple[str, ...]] = {"all": MODELS, "best": ("best",), "none"
 
 
 class DataCache:
-    """Loads the data of one run after the other; pictures that several runs share are read once."""
+    """Loads the data of one grid run after the other; images that several of them share are read once."""
 
     def __init__(self) -> None:
         self._key: Any = None
         self._held: RunData | None = None
 
     def load(self, config: RunConfig, progress: Callable[[int, int], Any] | None = None) -> RunData:
-        """Return the data of a run, masked and split as its configuration says."""
+        """Return the data of a grid run, masked and split as its configuration says."""
         key = (
             config.data.model_copy(update={"proportion": None, "mask_seed": None}),
             config.images.store_size,
@@ -46,14 +47,14 @@ class DataCache:
             self._held = load_data(config, progress)
             self._key = key
             return self._held
-        # Only the labels are read again; without a cache no picture is decoded.
+        # Only the labels are read again; without a cache no image is decoded.
         images = config.images.model_copy(update={"cache_gb": 0.0})
         fresh = load_data(config.model_copy(update={"images": images}))
         return replace(fresh, source=held.source) if fresh.table.images == held.table.images else fresh
 
 
 def run_facts(config: RunConfig) -> dict[str, Any]:
-    """Return what tables say about every run, finished or not."""
+    """Return the facts of a grid run that tables show, whether it is finished or not."""
     return {
         "backbone": config.model.backbone,
         "pretrained": config.model.pretrained or config.model.weights is not None,
@@ -71,37 +72,35 @@ def train_and_test(
     jobs: int = 1,
     keep: Models = "all",
 ) -> dict[str, Any]:
-    """Train a run to its end, or go on where it was cut off; test both models; write ``result.json``.
+    """Train a grid run, or resume it where it was interrupted; test both models; write ``result.json``.
 
     Args:
-        config: of the run.
+        config: its configuration.
         path: its run folder.
-        data: as the configuration says.
-        display: what is shown meanwhile.
-        jobs: runs that run side by side, noted with the time.
-        keep: the models that stay once everything is measured.
+        data: the data that the configuration describes.
+        display: shows the training.
+        jobs: number of grid runs that run at the same time, written beside the training time.
+        keep: which models are kept when everything is measured.
     """
     folder = RunFolder(path)
     if _can_resume(folder):
         trainer = Trainer.resume(data, folder, display)
     else:
-        if path.exists():  # it was cut off before its first checkpoint
+        if path.exists():  # it was interrupted before its first checkpoint
             shutil.rmtree(path)
         trainer = Trainer.start(config, data, folder, display)
     if not trainer.finished:
         trainer.fit()
     device = str(trainer.device)
     del trainer  # its optimiser would stay in memory while the models are tested
-    rows = folder.read_metrics()
-    split = "test" if len(data.rows("test")) else "val"
-    models = {model: _test(folder, model, data, split) for model in MODELS}
-    _collect(folder, data)
+    epochs = folder.read_metrics()
+    split = default_split(data)
     result = {
         "facts": run_facts(config),
         "split": split,
-        "models": models,
-        "pseudo_labels": rows[-1]["pseudo_labels"].get("union"),
-        "train_seconds": round(sum(row["train_seconds"] for row in rows), 3),
+        "models": _test_models(folder, data, split),
+        "pseudo_labels": epochs[-1]["pseudo_labels"].get("union"),
+        "train_seconds": round(sum(row["train_seconds"] for row in epochs), 3),
         "jobs": jobs,
         "threads": torch.get_num_threads(),
         "device": device,
@@ -110,6 +109,29 @@ def train_and_test(
     (path / FAILURE).unlink(missing_ok=True)
     keep_models(path, keep)  # after the result: a run that has one is done, with models or without
     return result
+
+
+def _test_models(folder: RunFolder, data: RunData, split: str) -> dict[str, dict[str, Any]]:
+    """Test the best and the last model, each loaded once, and write the record that figures are drawn from.
+
+    Returns:
+        ``best`` and ``last`` -> the metrics, and ``epoch``, counted from 1.
+    """
+    last = Recogniser.load(folder.path, "last")
+    evaluations = {"last": evaluate_split(last, data, split)}
+    epochs = {
+        "best": load_state(folder.checkpoint("best") / STATE)["best"]["epoch"] + 1,
+        "last": load_state(folder.checkpoint("last") / STATE)["epoch"],
+    }
+    collect_run(folder, data, evaluations["last"], last)
+    if epochs["best"] == epochs["last"]:  # the same weights
+        evaluations["best"] = evaluations["last"]
+    else:
+        del last  # so that only one network is in memory
+        evaluations["best"] = evaluate_split(Recogniser.load(folder.path, "best"), data, split)
+    for model in MODELS:
+        evaluations[model].write_csv(folder.path / f"evaluation-{split}-{model}.csv")
+    return {model: {"epoch": int(epochs[model]), **evaluations[model].summary()} for model in MODELS}
 
 
 def keep_models(path: Path, keep: Models) -> None:
@@ -121,23 +143,3 @@ def keep_models(path: Path, keep: Models) -> None:
 def _can_resume(folder: RunFolder) -> bool:
     """Whether there is a checkpoint, also one whose renaming was cut off."""
     return folder.config.is_file() and folder.find_checkpoint("last") is not None
-
-
-def _test(folder: RunFolder, model: str, data: RunData, split: str) -> dict[str, Any]:
-    """Measure a model of a finished run; ``epoch`` counts from 1."""
-    recogniser = Recogniser.load(folder.path, model)
-    checkpoint = folder.checkpoint(model)
-    rows = data.rows(split)
-    probabilities = recogniser.probabilities(data.source, rows)
-    evaluation = evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes)
-    state = load_state(checkpoint / STATE)
-    epoch = state["best"]["epoch"] + 1 if model == "best" else state["epoch"]
-    evaluation.write_csv(folder.path / f"evaluation-{split}-{model}.csv")
-    return {"epoch": int(epoch), **evaluation.summary()}
-
-
-def _collect(folder: RunFolder, data: RunData) -> None:
-    """Keep what the figures need, so that none of them has to run a model."""
-    from satl.inference.run_record import collect_run
-
-    collect_run(folder, data)

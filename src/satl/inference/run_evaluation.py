@@ -33,6 +33,7 @@ def evaluate_run(
     progress: Progress | None = None,
     choose: Callable[[tuple[str, ...]], DecisionThresholds] | None = None,
     out: Path | None = None,
+    data: RunData | None = None,
 ) -> tuple[Evaluation, str]:
     """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv``.
 
@@ -44,6 +45,7 @@ def evaluate_run(
         progress: called with (images read, images in all).
         choose: gives the thresholds of the classes; by default 0.5 for each.
         out: folder to write into; None for that of the run.
+        data: the data of the run, where it is loaded already.
 
     Returns:
         The evaluation, and the split.
@@ -67,7 +69,7 @@ def evaluate_run(
     config = recogniser.config
     if split == "test":
         config = config.model_copy(update={"data": config.data.model_copy(update={"use_test": True})})
-    data = _load_run_data(run, recogniser, config)
+    data = _load_run_data(run, recogniser, config) if data is None else data
     if split is None:
         split = default_split(data)
     if len(data.rows(split)) == 0:

@@ -1,4 +1,4 @@
-"""A finished run as figures need it: measured once, kept beside the run, read back without the model.
+"""What a finished run scores, as figures need it: measured once, kept in its folder, read without the model.
 
 The scores of at most 4,000 training images are kept, drawn by a rule that depends on their number only, so that
 runs of one study keep the same images. How good the pseudo-labels are is counted over all training images first.
@@ -7,7 +7,7 @@ runs of one study keep the same images. How good the pseudo-labels are is counte
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from satl.errors import RunError, in_shell
-from satl.evaluation.pseudo import PseudoLabelQuality, pseudo_label_table
+from satl.errors import RunError, Sentence, Task
+from satl.evaluation.pseudo import UNION, PseudoLabelQuality, pseudo_label_table
 from satl.files import atomic_path
-from satl.reports.record import CellArray, Comparison, FloatArray, MethodRecord
 
 if TYPE_CHECKING:
     from satl.evaluation import Evaluation
@@ -32,6 +31,79 @@ RECORD = "record.npz"
 MOST_IMAGES = 4000
 # An experiment has hundreds of runs: the loader in C, where PyYAML has it, reads them in a tenth of the time.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+FloatArray = npt.NDArray[np.floating[Any]]
+BoolArray = npt.NDArray[np.bool_]
+CellArray = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class MethodRecord:
+    """What a trained method scores. N training images, C classes.
+
+    Attributes:
+        name: the method, as in the configuration.
+        epochs: the rows of ``metrics.jsonl``, one an epoch.
+        summary: scalars of the evaluation on the test images, as ``Evaluation.summary()`` gives them.
+        average_precision: (C,) on the test images; NaN where not measurable.
+        scores: generator -> (N, C) scores of the training cells by the last model; NaN where meaningless.
+        thresholds: generator -> (C,) thresholds of the last model.
+        best_epoch: epoch, from 0, of the model that was tested.
+        seconds: how long the training took.
+    """
+
+    name: str
+    epochs: Sequence[dict[str, Any]]
+    summary: dict[str, Any]
+    average_precision: FloatArray
+    scores: dict[str, FloatArray]
+    thresholds: dict[str, FloatArray]
+    best_epoch: int
+    seconds: float
+
+    @property
+    def generators(self) -> tuple[str, ...]:
+        """Names of the generators of pseudo-labels; empty for a method without any."""
+        return tuple(self.thresholds)
+
+    @property
+    def stage1_epochs(self) -> int:
+        """How many epochs used no pseudo-labels."""
+        return sum(row["stage"] == 1 for row in self.epochs)
+
+    def pseudo_labels(self, cells: CellArray) -> dict[str, BoolArray]:
+        """Return the cells (N, C) that the last model of each generator fills: unknown, above the threshold.
+
+        >>> record = MethodRecord("m", (), {}, np.array([]), {"intra": np.array([[0.9, 0.9, np.nan, 0.2]])},
+        ...                       {"intra": np.array([0.5, 0.5, 0.5, 0.5])}, 0, 0.0)
+        >>> record.pseudo_labels(np.array([[0, 1, 0, 0]], dtype=np.int8))["intra"]
+        array([[ True, False, False, False]])
+        """
+        unknown = cells == 0
+        # A comparison with NaN is false, so a score without meaning fills nothing.
+        return {
+            name: unknown & (self.scores[name] > limits[None, :]) for name, limits in self.thresholds.items()
+        }
+
+    def filled(self, cells: CellArray) -> BoolArray:
+        """Return the cells (N, C) that at least one generator fills."""
+        filled = np.zeros(cells.shape, dtype=np.bool_)
+        for pseudo in self.pseudo_labels(cells).values():
+            filled |= pseudo
+        return filled
+
+    def quality(self, cells: CellArray, truth: CellArray | None) -> PseudoLabelQuality | None:
+        """Return the quality of the filled cells, or None where there is no truth or no generator."""
+        if truth is None or not self.thresholds:
+            return None
+        return pseudo_label_table(self.pseudo_labels(cells), cells, truth)[UNION]
+
+    def last_union(self) -> dict[str, Any]:
+        """Return what the last epoch's pseudo-labels counted, all generators together; may be empty."""
+        row = self.epochs[-1] if self.epochs else {}
+        union: dict[str, Any] = row.get("pseudo_labels", {}).get(UNION, {})
+        return union
 
 
 @dataclass(frozen=True)
@@ -83,21 +155,6 @@ class RunRecord:
         )
 
 
-def compare(*records: RunRecord) -> Comparison:
-    """Put runs that were trained on the same labels beside each other; the last is the subject."""
-    first = records[-1]
-    assert all(first.agrees_with(record) for record in records)
-    return Comparison(
-        classes=first.classes,
-        images=first.images,
-        cells=first.cells,
-        truth=first.truth,
-        methods=tuple(record.method for record in records),
-        counts=dict(first.counts),
-        seed=int(first.config["training"]["seed"]),
-    )
-
-
 def read_plain_config(path: Path) -> dict[str, Any]:
     """Return the configuration of a run as plain data, also of a method that is no longer known.
 
@@ -109,7 +166,7 @@ def read_plain_config(path: Path) -> dict[str, Any]:
         content = yaml.load(file.read_text(encoding="utf-8"), _LOADER)
         return {**content, "method": dict(content["method"]), "training": dict(content["training"])}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{file}: cannot be read; restore it from a copy of the run.") from error
+        raise RunError("cannot be read", where=file, remedy="restore it from a copy of the run") from error
 
 
 def is_finished(config: Mapping[str, Any], epochs: int) -> bool:
@@ -118,47 +175,50 @@ def is_finished(config: Mapping[str, Any], epochs: int) -> bool:
 
 
 def measure_run(
-    folder: RunFolder, data: RunData | None = None, evaluation: Evaluation | None = None
+    folder: RunFolder,
+    data: RunData | None = None,
+    evaluation: Evaluation | None = None,
+    last: Recogniser | None = None,
 ) -> RunRecord:
-    """Let the last model of a finished run score all training images.
+    """Score all training images of a finished run with its last model.
 
     Args:
-        folder: the run.
-        data: what the run was trained on, where it is at hand; else it is loaded.
-        evaluation: of the run on its test images, where there is one; else the last model is tested, on the
-            validation images if there are no test images.
+        folder: folder of the run.
+        data: the data of the run; None loads it.
+        evaluation: of the run on its test images; None tests the last model, on the validation images if there are
+            no test images.
+        last: the last model, loaded; None loads it.
 
     Raises:
         RunError: the run is not finished, or its data has changed.
     """
-    from satl.evaluation import evaluate_scores
     from satl.inference.recogniser import Recogniser
-    from satl.inference.run_evaluation import require_same_data
+    from satl.inference.run_evaluation import default_split, evaluate_split, require_same_data
     from satl.runs.data import load_data
 
     config, epochs = read_plain_config(folder.path), folder.read_metrics()
     if not is_finished(config, len(epochs)):
         raise RunError(
-            f"{folder.path}: the run is not finished ({len(epochs)} of {config['training']['epochs']} epochs); "
-            f"continue it with `satl train --resume {in_shell(folder.path)}`."
+            f"the run is not finished ({len(epochs)} of {config['training']['epochs']} epochs)",
+            where=folder.path,
+            remedy=Sentence("continue it with {train}", train=Task("train", resume=folder.path)),
         )
-    last = Recogniser.load(folder.path, "last")
+    last = last or Recogniser.load(folder.path, "last")
     data = data or load_data(last.config)
     if data.table.classes != last.classes:
         raise RunError(
-            f"{folder.path}: the table's classes are not those the run was trained on; restore the table."
+            "the table's classes are not those the run was trained on",
+            where=folder.path,
+            remedy="restore the table",
         )
     require_same_data(folder, data, "train")
     rows = data.rows("train")
     thresholds = {name: value.cpu().numpy() for name, value in last.learner.thresholds().items()}
-    scores = _scorer(folder, last).scores(data, rows) if thresholds else {}
+    scores = _threshold_model(folder, last).scores(data, rows) if thresholds else {}
     probability = scores["probability"] if thresholds else last.probabilities(data.source, rows)
     counts = {split: len(data.rows(split)) for split in ("train", "val", "test")}
     if evaluation is None:
-        tested = data.rows("test" if counts["test"] else "val")
-        evaluation = evaluate_scores(
-            last.probabilities(data.source, tested), data.table.cells[tested], last.classes
-        )
+        evaluation = evaluate_split(last, data, default_split(data))
     cells = data.table.cells[rows]
     truth = None if data.table.truth is None else data.table.truth[rows]
     method = MethodRecord(
@@ -191,9 +251,14 @@ def measure_run(
     )
 
 
-def collect_run(folder: RunFolder, data: RunData | None = None) -> RunRecord:
-    """Measure a finished run, write ``record.npz`` into its folder, and return what was written."""
-    write_record(measure_run(folder, data))
+def collect_run(
+    folder: RunFolder,
+    data: RunData | None = None,
+    evaluation: Evaluation | None = None,
+    last: Recogniser | None = None,
+) -> RunRecord:
+    """Measure a finished run (see :func:`measure_run`), write ``record.npz``, and return what was written."""
+    write_record(measure_run(folder, data, evaluation, last))
     return read_record(folder.path)
 
 
@@ -234,7 +299,9 @@ def read_record(folder: Path | str) -> RunRecord:
     path = Path(folder)
     file = path / RECORD
     if not file.is_file():
-        raise RunError(f"{file}: is missing; `satl figures {in_shell(path)}` makes it.")
+        raise RunError(
+            "is missing", where=file, remedy=Sentence("make it with {figures}", figures=Task("figures", path))
+        )
     config, epochs = read_plain_config(path), RunFolder(path).read_metrics()
     try:
         with np.load(file, allow_pickle=False) as stored:
@@ -268,9 +335,8 @@ def read_record(folder: Path | str) -> RunRecord:
             counts=facts["counts"],
         )
     except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
-        raise RunError(
-            f"{file}: cannot be read; remove it, `satl figures {in_shell(path)}` makes it anew."
-        ) from error
+        remedy = Sentence("remove it, and make it again with {figures}", figures=Task("figures", path))
+        raise RunError("cannot be read", where=file, remedy=remedy) from error
 
 
 def drawn_images(total: int, most: int = MOST_IMAGES) -> npt.NDArray[np.int64]:
@@ -296,10 +362,13 @@ def _within(arrays: Mapping[str, Any], section: str) -> dict[str, Any]:
     }
 
 
-def _scorer(folder: RunFolder, last: Recogniser) -> Recogniser:
+def _threshold_model(folder: RunFolder, last: Recogniser) -> Recogniser:
     """Return the model whose scores the thresholds were learned on: a teacher, or else the weights in training."""
-    if last.learner.method.needs("teacher"):
-        return last
+    from satl.training.checkpoints import AVERAGE
+
+    averaged = (folder.checkpoint("last") / AVERAGE).is_file()
+    if last.learner.method.needs("teacher") or not averaged:
+        return last  # its weights are those, so they need not be loaded again
     return type(last).load(folder.path, "last", averaged=False)
 
 

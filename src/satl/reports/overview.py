@@ -13,7 +13,7 @@ from satl.drawing.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
 from satl.drawing.style import method_style, styled
 from satl.files import atomic_path
 from satl.reports import distributions, figures
-from satl.reports.record import Comparison, Example, choose_examples, easy_and_hard, scores_by_label
+from satl.reports.comparison import Comparison, Example, choose_examples, easy_and_hard, scores_by_label
 from satl.reports.training_images import Picture
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from satl.drawing.style import generator_title
 from satl.errors import SatlError
-from satl.inference.run_record import RunRecord, compare
-from satl.reports.record import easy_and_hard
+from satl.inference.run_record import RunRecord
+from satl.reports.comparison import compare, easy_and_hard
 from satl.reports.study import Run, Study
 
 FRAMEWORKS = ("sst", "hst")

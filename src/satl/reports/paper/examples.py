@@ -12,9 +12,8 @@ from satl.drawing.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
 from satl.drawing.sheet import WIDTH, finish, new_sheet
 from satl.drawing.style import method_style, styled
 from satl.errors import SatlError
-from satl.inference.run_record import compare
+from satl.reports.comparison import Comparison, Example, choose_examples, compare
 from satl.reports.paper.common import Missing, known, pair, union_note
-from satl.reports.record import Comparison, Example, choose_examples
 from satl.reports.study import Study
 from satl.reports.training_images import run_pictures
 

@@ -17,7 +17,8 @@ from satl.drawing.sheet import (
     present_handle,
 )
 from satl.drawing.style import generator_title, method_style, styled
-from satl.inference.run_record import RunRecord
+from satl.inference.run_record import FloatArray, RunRecord
+from satl.reports.comparison import kolmogorov_smirnov, scores_by_label
 from satl.reports.distributions import (
     bin_edges,
     draw_score_distributions,
@@ -26,7 +27,6 @@ from satl.reports.distributions import (
     shares,
 )
 from satl.reports.paper.common import TRUTH, Missing, known, shown_classes, subject
-from satl.reports.record import FloatArray, kolmogorov_smirnov, scores_by_label
 from satl.reports.study import Study
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from satl.drawing.sheet import (
 )
 from satl.drawing.style import generator_title, method_style, styled
 from satl.inference.run_record import RunRecord
+from satl.reports.comparison import scores_by_label
 from satl.reports.distributions import bin_edges, clean, no_negative_ticks, share_limits, shares
 from satl.reports.paper.common import FRAMEWORKS, TRUTH, Missing, known, shown_classes, with_generators
-from satl.reports.record import scores_by_label
 from satl.reports.study import Study
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from satl.reports.record import (
+from satl.inference.run_record import MethodRecord
+from satl.reports.comparison import (
     Comparison,
-    MethodRecord,
     choose_examples,
     difference_words,
     easy_and_hard,

@@ -14,11 +14,11 @@ from satl.inference.run_record import (
     MOST_IMAGES,
     RECORD,
     collect_run,
-    compare,
     drawn_images,
     measure_run,
     read_record,
 )
+from satl.reports.comparison import compare
 from satl.reports.study import find_runs
 from satl.reports.training_images import run_pictures
 from satl.runs.data import load_data
@@ -136,7 +136,7 @@ def test_an_unfinished_run_is_refused(run, tmp_path):
     folder = write_run(tmp_path / "cut", "sst", images=40)
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text(lines[0])
-    with pytest.raises(RunError, match=r"not finished \(1 of 8 epochs\).*satl train --resume"):
+    with pytest.raises(RunError, match=r"not finished \(1 of 8 epochs\).*continue it with train\(resume="):
         collect_run(RunFolder(folder))
 
 
@@ -151,7 +151,7 @@ def test_a_record_that_cannot_be_read(tmp_path, damage):
     with pytest.raises(RunError, match=r"record\.npz: cannot be read; remove it"):
         read_record(folder)
     file.unlink()
-    with pytest.raises(RunError, match="is missing; `satl figures"):
+    with pytest.raises(RunError, match=r"is missing; make it with figures\("):
         read_record(folder)
 
 
