@@ -293,10 +293,10 @@ def use(trainer: Trainer, table: Path, store: Path, shape: Shape) -> None:
 
 def keep_on_device(trainer: Trainer) -> bool:
     """Copy the images of the present store to the device, if they fit; say whether they do."""
-    from satl.images.resident import ResidentImages, resident
+    from satl.images.resident import ResidentImages, cached_on_device
 
     trainer.batches.close()
-    trainer.batches.source = resident(trainer.batches.source, trainer.device)
+    trainer.batches.source = cached_on_device(trainer.batches.source, trainer.device)
     return isinstance(trainer.batches.source, ResidentImages)
 
 

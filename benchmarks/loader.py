@@ -46,7 +46,7 @@ from satl.images import (
     packed_images,
 )
 from satl.images.augment import default_crop_sizes
-from satl.images.resident import resident
+from satl.images.resident import cached_on_device
 
 
 def draw_photographs(folder: Path, num: int) -> None:
@@ -200,7 +200,7 @@ def on_the_device(stores: dict[str, ImageSource], arguments: argparse.Namespace)
     sources = {
         "JPEG store": stores["jpeg"],
         "raw store": stores["raw"],
-        "raw store on the device": resident(stores["raw"], device),
+        "raw store on the device": cached_on_device(stores["raw"], device),
     }
     for name, source in sources.items():
         stream = endless(source)

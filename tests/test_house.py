@@ -54,7 +54,7 @@ TEMPORARY_MODULES = frozenset(
 )
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""
-TEMPORARY_CLASSES = frozenset({"Evidence", "Outcome", "Part", "Scores", "Share", "Study", "Wanted"})
+TEMPORARY_CLASSES = frozenset({"Evidence", "Outcome", "Part", "Scores", "Study", "Wanted"})
 
 FOREIGN_FLAGS = frozenset({"--head"})
 """Options of other programs: `ray start --head`."""
@@ -82,12 +82,7 @@ TEMPORARY_WORDS = frozenset(
         "satl.export.importing",
         "satl.export.sizes",
         "satl.export.writing",
-        "satl.files",
-        "satl.images.decode",
         "satl.images.file_checks",
-        "satl.images.pack",
-        "satl.images.source",
-        "satl.images.store",
         "satl.inference.cluster",
         "satl.inference.decision_thresholds",
         "satl.inference.onnx_file",
@@ -117,7 +112,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.runs.data",
         "satl.runs.reading",
         "satl.runs.run_folder",
-        "satl.scenes",
         "satl.training.saving",
         "satl.training.trainer",
     }

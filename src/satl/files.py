@@ -1,4 +1,4 @@
-"""Write a file completely or not at all."""
+"""Write a file completely or not at all; check before the work that it can be written; lock a file."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from satl.errors import ConfigError
+from satl.errors import Argument, ConfigError, Sentence
 
-_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class UnwritableError(ConfigError, OSError):
-    """A file cannot be written where it was asked for; it stays an ``OSError`` for those who can go on without it.
+    """A file cannot be written where it was asked for; an ``OSError`` too, for callers that can do without it.
 
     >>> print(UnwritableError(errno.EACCES, "Permission denied", "out/t.csv"))
-    out/t.csv cannot be written (Permission denied): choose another place.
+    out/t.csv: cannot be written (Permission denied); choose another place.
     """
 
     def __init__(self, number: int | None, reason: str, path: str) -> None:
-        super().__init__(f"{path} cannot be written ({reason}): choose another place.")
+        super().__init__(f"cannot be written ({reason})", where=path, remedy="choose another place")
         self.errno, self.strerror, self.filename = number, reason, path
 
     def __reduce__(self) -> Any:
@@ -32,7 +32,7 @@ class UnwritableError(ConfigError, OSError):
 
     @classmethod
     def of(cls, path: Path, error: OSError) -> UnwritableError:
-        """Say of ``path`` what the system said of it."""
+        """Return the error of ``path`` that an error of the system means."""
         blocking = _file_in_the_way(path.parent)
         reason = error.strerror or str(error) if blocking is None else f"{blocking} is a file, not a folder"
         return cls(error.errno, reason, str(path))
@@ -66,9 +66,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         temporary.replace(target)
     except BaseException as error:
-        told = (
+        translated = (
             UnwritableError.of(target, error)
-            if isinstance(error, OSError) and _of_the_place(error, temporary)
+            if isinstance(error, OSError) and _is_about_place(error, temporary)
             else None
         )
         # BaseException: an interrupt must not leave a partial file behind either.
@@ -77,62 +77,103 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         else:
             with suppress(OSError):  # where no file can be there is none to remove; the first error says why
                 temporary.unlink(missing_ok=True)
-        if told is not None:
-            raise told from error
+        if translated is not None:
+            raise translated from error
         raise
 
 
 def check_out(path: Path, *endings: str, overwrite: bool = True, inputs: Iterable[Path | None] = ()) -> None:
-    """Refuse a file for ``--out`` that could not or must not be written in the end, before the work begins.
+    """Check before the work begins that a file can and may be written.
 
-    endings: what its name may end in.
-    overwrite: whether a file that exists may be replaced; the command has an option ``--force`` for it.
-    inputs: files that the command reads, or None; they are never replaced.
+    Args:
+        path: the file, called ``out`` in messages.
+        endings: what its name may end in.
+        overwrite: whether a file that exists may be replaced; the caller has an argument ``force`` for it.
+        inputs: files that are read, or None; they are never replaced.
+
+    Raises:
+        ConfigError: it cannot or must not be written.
 
     >>> check_out(Path("scores.txt"), ".csv", ".jsonl")
     Traceback (most recent call last):
-    satl.errors.ConfigError: --out scores.txt: cannot be written as '.txt'; end the name in .csv or .jsonl.
+    satl.errors.ConfigError: out='scores.txt': cannot be written as '.txt'; end the name in .csv or .jsonl.
     """
+    out = Argument("out", path)
     if path.suffix not in endings:
-        raise ConfigError(
-            f"--out {path}: cannot be written as '{path.suffix}'; end the name in {' or '.join(endings)}."
-        )
+        remedy = f"end the name in {' or '.join(endings)}"
+        raise ConfigError(f"cannot be written as '{path.suffix}'", where=out, remedy=remedy)
     if _is_folder(path):
-        raise ConfigError(f"--out {path}: is a folder; give the name of a file.")
+        raise ConfigError("is a folder", where=out, remedy="give the name of a file")
     _refuse_file_in_the_way(path, path.parent)
     if not _is_folder(path.parent):
-        raise ConfigError(f"--out {path}: the folder {path.parent} does not exist; make it first.")
+        raise ConfigError(f"the folder {path.parent} does not exist", where=out, remedy="make it first")
     if any(_is_same_file(path, file) for file in inputs if file is not None):
         raise ConfigError(
-            f"--out {path}: belongs to the inputs of this command and would be overwritten; give another name."
+            "belongs to the inputs and would be overwritten", where=out, remedy="give another name"
         )
     if not overwrite and os.path.lexists(path):
-        raise ConfigError(
-            f"--out {path}: exists already; give another name, or pass --force to overwrite it."
-        )
+        force = Sentence("give another name, or pass {force} to overwrite it", force=Argument("force", True))
+        raise ConfigError("exists already", where=out, remedy=force)
     _try_to_write(path, _temporary(path))
 
 
 def check_out_folder(path: Path) -> None:
-    """Refuse a folder for ``--out`` that could not be made or written to, before the work begins; make nothing.
+    """Check before the work begins that a folder can be made or written to; nothing is made.
+
+    Args:
+        path: the folder, called ``out`` in messages.
+
+    Raises:
+        ConfigError: it cannot be made or written to.
 
     >>> check_out_folder(Path(__file__, "figures"))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    satl.errors.ConfigError: --out ...files.py/figures: ...files.py is a file, not a folder; give another place.
+    satl.errors.ConfigError: out='...files.py/figures': ...files.py is a file, not a folder; give another place.
     """
     _refuse_file_in_the_way(path, path)
     existing = next(place for place in (path, *path.parents) if _is_folder(place))
     _try_to_write(path, _temporary(existing / "trial"))
 
 
+def try_lock(handle: int) -> bool:
+    """Lock an open file without waiting, and return whether that worked.
+
+    The lock belongs to the open file: it is gone when the last process that has it open ends, however it ends.
+
+    Args:
+        handle: descriptor of the open file.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file, open(file.name) as second:
+    ...     try_lock(file.fileno()), try_lock(second.fileno())
+    (True, False)
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        windows: Any = msvcrt
+        try:
+            windows.locking(handle, windows.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.stem}.{secrets.token_hex(4)}.partial{target.suffix}")
 
 
-def _of_the_place(error: OSError, temporary: Path) -> bool:
+def _is_about_place(error: OSError, temporary: Path) -> bool:
     """Tell whether an error is about the place of a file, and not about something else that the writer did."""
     if error.filename is None:
-        return error.errno in _OF_THE_DISK  # writing into an open file names none
+        return error.errno in _DISK_ERRORS  # writing into an open file names none
     about = (
         Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes, os.PathLike)) else None
     )
@@ -167,7 +208,9 @@ def _refuse_file_in_the_way(path: Path, folder: Path) -> None:
     blocking = _file_in_the_way(folder)
     if blocking is not None:
         name = "" if blocking == path else f"{blocking} "
-        raise ConfigError(f"--out {path}: {name}is a file, not a folder; give another place.")
+        raise ConfigError(
+            f"{name}is a file, not a folder", where=Argument("out", path), remedy="give another place"
+        )
 
 
 def _try_to_write(path: Path, trial: Path) -> None:
@@ -177,5 +220,7 @@ def _try_to_write(path: Path, trial: Path) -> None:
         trial.unlink()
     except OSError as error:
         raise ConfigError(
-            f"--out {path}: cannot be written ({error.strerror or error}); give another place."
+            f"cannot be written ({error.strerror or error})",
+            where=Argument("out", path),
+            remedy="give another place",
         ) from None

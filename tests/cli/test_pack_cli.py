@@ -40,7 +40,7 @@ def test_packed_once_then_nothing_to_do(satl: Satl, pictures: Path, tmp_path: Pa
     assert "holds all 60 images already; nothing was done" in out
     code, out, err = satl(*command, "--kind", "raw")
     assert (code, out) == (2, "")
-    assert "is finished with --kind jpeg --size 48 --quality 95, not --kind raw --size 48; name a new" in err
+    assert "is finished with --kind jpeg --quality 95, not --kind raw; pass another folder as --out" in err
 
 
 def test_packing_and_checking_start_without_torch(pictures: Path, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_command_that_is_ended_goes_on(
     )
     if end == signal.SIGINT:
         assert ended.returncode == 130
-        assert "of 60 images; the same command goes on from there." in ended.stderr
+        assert "of 60 images; run the same command again to resume." in ended.stderr
     else:
         assert ended.returncode == -signal.SIGKILL
     code, out, err = satl(*command, "-o", tmp_path / "store")
@@ -150,11 +150,11 @@ def test_wrong_arguments_are_one_sentence(satl: Satl, pictures: Path, tmp_path: 
         ((), "satl pack needs TABLE, --images DIR and -o STORE; or --check STORE alone"),
         ((labels, "-o", out), "satl pack needs TABLE"),
         ((labels, "--check", out), "satl pack --check STORE stands alone"),
-        (("--check", out), "is no packed store"),
+        (("--check", out), "is not a packed store"),
         ((labels, "--images", tmp_path / "none", "-o", out), "image folder '"),
-        ((labels, "--images", pictures, "-o", pictures), "exists already and is no packed store"),
+        ((labels, "--images", pictures, "-o", pictures), "exists already and is not a packed store"),
         ((pictures, "--images", pictures, "-o", out), "is a folder: name the table in it"),
-        ((labels, "--images", pictures, "-o", labels), "exists already and is no packed store"),
+        ((labels, "--images", pictures, "-o", labels), "exists already and is not a packed store"),
         (
             (labels, "--images", pictures, "-o", labels / "st"),
             f"{labels} is a file, not a folder; give another",

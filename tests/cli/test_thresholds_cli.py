@@ -226,9 +226,7 @@ def test_no_file_is_overwritten_unasked_and_no_input_ever(
     before = [file.read_text() for file in tables]
     for out in tables:
         for force in ((), ("--force",)):
-            refused(
-                satl, (*command, "-o", out, *force), (f"--out {out}", "belongs to the inputs of this command")
-            )
+            refused(satl, (*command, "-o", out, *force), (f"--out {out}", "belongs to the inputs and would"))
     assert [file.read_text() for file in tables] == before
     older = tmp_path / "older.csv"
     older.write_text("mine")

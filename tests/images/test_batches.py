@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from satl.errors import ConfigError, ImageError
+from satl.errors import ArrayError, ConfigError, ImageError
 from satl.images import ArrayImages, Batches, FolderImages, epoch_order
 from satl.images.batches import _new_images
 
@@ -226,7 +226,7 @@ def test_a_worker_that_is_killed_is_told_in_a_sentence() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return np.zeros((8, 8, 3), dtype=np.uint8)
 
-    with pytest.raises(ImageError, match=r"process that decodes images was ended .* set images\.workers to"):
+    with pytest.raises(ImageError, match=r"process that decodes images was killed .* set images\.workers to"):
         next(iter(Batches(Fatal(), batch_size=2, workers=1).epoch(0)))
     assert multiprocessing.active_children() == []
 
@@ -301,7 +301,7 @@ def test_wrong_arguments() -> None:
             Batches(source, indices, batch_size=5)
     mask = np.arange(10) > 6
     for booleans in (mask, mask.tolist(), torch.from_numpy(mask)):
-        with pytest.raises(ValueError, match=r"not booleans; give np\.flatnonzero\(mask\)"):
+        with pytest.raises(ArrayError, match=r"not booleans; pass np\.flatnonzero\(mask\)"):
             Batches(source, booleans, batch_size=5)
     assert Batches(source, [], batch_size=5).indices.dtype == np.int64
     batches = Batches(source, batch_size=5)

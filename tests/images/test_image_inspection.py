@@ -91,7 +91,7 @@ def test_pixels_that_vanish_meanwhile_are_unreadable(store: Path, monkeypatch: p
 
 def test_a_store_that_is_not_finished_is_refused(store: Path) -> None:
     (store / HEADER).rename(store / JOURNAL)
-    with pytest.raises(ImageError, match="is not finished; run the same `satl pack` again"):
+    with pytest.raises(ImageError, match="is not finished; pack the same table again to resume"):
         inspect_images(table_of(), store)
 
 

@@ -21,7 +21,7 @@ from satl.images import (
     pack_images,
     packed_images,
 )
-from satl.images.resident import default_limit, resident
+from satl.images.resident import cached_on_device, default_limit
 
 NUM, SIZE = 23, 12
 
@@ -56,19 +56,19 @@ def test_it_equals_its_source(source: ImageSource, monkeypatch: pytest.MonkeyPat
         resident_module, "_CHUNK_BYTES", 5 * SIZE * SIZE * 3
     )  # several chunks, the last smaller
     calls: list[tuple[int, int]] = []
-    kept = resident(source, "cpu", progress=lambda done, total: calls.append((done, total)))
+    kept = cached_on_device(source, "cpu", progress=lambda done, total: calls.append((done, total)))
     assert isinstance(kept, ResidentImages)
     assert isinstance(kept, BulkSource)
     assert (len(kept), kept.size, kept.device.type) == (NUM, SIZE, "cpu")
     for i in range(NUM):
         np.testing.assert_array_equal(kept.image(i), source.image(i))
     assert calls == [(done, NUM) for done in (0, 5, 10, 15, 20, 23)]
-    assert resident(kept, "cpu") is kept
+    assert cached_on_device(kept, "cpu") is kept
 
 
 def test_batches_equal_those_of_its_source(source: ImageSource) -> None:
     options = {"batch_size": 5, "seed": 1, "shuffle": True}
-    kept = Batches(resident(source, "cpu"), **options, workers=2)
+    kept = Batches(cached_on_device(source, "cpu"), **options, workers=2)
     ours, theirs = list(kept.epoch(2, 1)), list(Batches(source, **options).epoch(2, 1))
     assert len(ours) == len(theirs) == 4
     for one, other in zip(ours, theirs, strict=True):
@@ -78,7 +78,7 @@ def test_batches_equal_those_of_its_source(source: ImageSource) -> None:
 
 
 def test_what_is_handed_out_is_a_copy(memory: ArrayImages) -> None:
-    kept = resident(memory, "cpu")
+    kept = cached_on_device(memory, "cpu")
     assert isinstance(kept, ResidentImages)
     kept.gather(torch.tensor([3])).zero_()
     kept.image(3)[:] = 0
@@ -90,8 +90,8 @@ def test_what_is_handed_out_is_a_copy(memory: ArrayImages) -> None:
 
 def test_what_does_not_fit_is_left_where_it_is(memory: ArrayImages) -> None:
     needed = NUM * SIZE * SIZE * 3
-    assert resident(memory, "cpu", needed - 1) is memory
-    assert resident(memory, "cpu", needed) is not memory
+    assert cached_on_device(memory, "cpu", needed - 1) is memory
+    assert cached_on_device(memory, "cpu", needed) is not memory
 
 
 def test_the_default_is_a_quarter_of_the_free_memory_of_a_gpu(
@@ -101,11 +101,11 @@ def test_the_default_is_a_quarter_of_the_free_memory_of_a_gpu(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4003, 10_000))
     assert default_limit("cuda") == 1000
     monkeypatch.setattr(resident_module, "default_limit", lambda device: 0)
-    assert resident(memory, "cpu") is memory
+    assert cached_on_device(memory, "cpu") is memory
 
 
 def test_gathering_does_not_wait_for_the_device(memory: ArrayImages) -> None:
-    kept = resident(memory, "cpu")
+    kept = cached_on_device(memory, "cpu")
     assert isinstance(kept, ResidentImages)
     with forbid_host_synchronisation():
         kept.gather(torch.tensor([3, 0]))
@@ -120,7 +120,7 @@ def test_pages_are_locked_for_the_way_to_a_gpu(memory: ArrayImages, monkeypatch:
         asked.append(pin_memory)
         return empty(*shape, **options)
 
-    kept = resident(memory, "cpu")
+    kept = cached_on_device(memory, "cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self)
     monkeypatch.setattr(torch, "empty", watch)
@@ -134,7 +134,7 @@ def test_pages_are_locked_for_the_way_to_a_gpu(memory: ArrayImages, monkeypatch:
 def test_a_broken_image_is_named(folder: FolderImages, tmp_path: Path) -> None:
     (tmp_path / "04.png").write_bytes(b"junk")
     with pytest.raises(ImageError, match=r"04\.png' of row 5 is not an image"):
-        resident(folder, "cpu")
+        cached_on_device(folder, "cpu")
 
 
 def test_wrong_arguments() -> None:

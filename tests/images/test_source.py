@@ -43,7 +43,7 @@ def test_missing_files_are_counted_and_the_first_is_named(folder: Path) -> None:
         FolderImages(folder, ids, size=8)
     message = str(caught.value)
     assert "gone.jpg' of row 4 is missing (2 of 6 files are missing" in message
-    assert f"`satl inspect TABLE --images {folder} --all`" in message
+    assert f"inspect('TABLE', images='{folder}', all=True)" in message
     with pytest.raises(ImageError, match="of row 400 is missing"):
         FolderImages(folder, ids, size=8, rows=[100, 200, 300, 400, 500, 600])
 

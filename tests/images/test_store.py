@@ -20,6 +20,7 @@ import torch
 from PIL import Image
 
 import satl.images.pack as pack_module
+from satl.cli.wording import shell_words
 from satl.errors import ImageError
 from satl.images import (
     ArrayImages,
@@ -205,7 +206,7 @@ def test_an_image_that_is_not_in_the_store_is_named(folder: Path, tmp_path: Path
     message = str(caught.value)
     assert "image 'gone.png' of row 20 is not in packed store" in message
     assert "(2 of 3 images are missing)" in message
-    assert "`satl pack TABLE --images DIR --size 24 -o STORE`" in message
+    assert "pack('TABLE', images='DIR', size=24, out='STORE')" in message
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -341,7 +342,7 @@ def test_after_a_kill_the_same_call_goes_on_to_the_same_bytes(
     assert end.returncode == -signal.SIGKILL
     if at < len(IDS):
         assert is_store(store)
-        with pytest.raises(ImageError, match=r"is not finished; run the same `satl pack` again"):
+        with pytest.raises(ImageError, match=r"is not finished; pack the same table again"):
             packed_images(store)
         source = Ending(files_of(folder), -1, None)
         packing = pack_images(source, IDS, store, kind=kind)
@@ -432,7 +433,7 @@ def test_a_full_disk_is_one_sentence_and_the_work_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(pack_module, "_write_all", fill_up)
         patch.setattr(pack_module, "_SECONDS_BETWEEN_COMMITS", 0.0)
-        with pytest.raises(ImageError, match=r"the disk is full; make room and run the same command again"):
+        with pytest.raises(ImageError, match=r"the disk is full; make room and pack the same table again"):
             pack(folder, tmp_path / "store")
     packing = pack_images(files_of(folder), IDS, tmp_path / "store")
     assert packing.found == (5 if file == "pixels" else 4)
@@ -495,9 +496,9 @@ def test_pixels_that_are_lost_are_packed_again(folder: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"size": 32}, "--kind jpeg --size 24 --quality 95, not --kind jpeg --size 32 --quality 95"),
-        ({"kind": "raw"}, "--kind jpeg --size 24 --quality 95, not --kind raw --size 24"),
-        ({"quality": 80}, "--kind jpeg --size 24 --quality 95, not --kind jpeg --size 24 --quality 80"),
+        ({"size": 32}, "--size 24, not --size 32"),
+        ({"kind": "raw"}, "--kind jpeg --quality 95, not --kind raw"),
+        ({"quality": 80}, "--quality 95, not --quality 80"),
     ],
 )
 def test_other_settings_in_the_same_folder(
@@ -508,7 +509,8 @@ def test_other_settings_in_the_same_folder(
     before = content(store)
     with pytest.raises(ImageError) as caught:
         pack(folder, store, **options)
-    assert f"{state} with {words}; name a new folder with -o STORE, or pass the same" in str(caught.value)
+    said = caught.value.worded(shell_words)
+    assert f"{state} with {words}; pass another folder as --out, or the same settings." in said
     assert content(store) == before
 
 
@@ -517,7 +519,7 @@ def test_another_table_in_the_same_folder(folder: Path, tmp_path: Path) -> None:
     begin(folder, store)
     turned = IDS[::-1]
     with pytest.raises(
-        ImageError, match=r"was begun with another table, its image 1 is '00\.png'; name a new"
+        ImageError, match=r"was begun with another table, its image 1 is '00\.png'; pass another"
     ):
         pack_images(FolderImages(folder, turned, 24), turned, store)
     two = IDS[:2]
@@ -537,10 +539,10 @@ def test_settings_can_change_as_long_as_nothing_is_done(folder: Path, tmp_path: 
 
 
 def test_a_folder_of_other_things_is_not_touched(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match=r"exists already and is no packed store; name a new folder"):
+    with pytest.raises(ImageError, match=r"exists already and is not a packed store; pass another folder"):
         pack(folder, folder)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ImageError, match="exists already and is no packed store"):
+    with pytest.raises(ImageError, match="exists already and is not a packed store"):
         pack(folder, tmp_path / "file")
     (tmp_path / "empty").mkdir()
     assert len(pack(folder, tmp_path / "empty")) == 9
@@ -560,7 +562,7 @@ def test_two_at_once_are_kept_apart(folder: Path, tmp_path: Path) -> None:
             messages.append(str(caught.value))
 
     pack(folder, tmp_path / "store", progress=second)
-    assert "is being written by another `satl pack`; wait until it ends" in messages[0]
+    assert "is being written by another process; wait until it ends" in messages[0]
     assert check_store(tmp_path / "store") == ()
 
 
@@ -616,7 +618,7 @@ def test_a_damaged_byte_is_found(folder: Path, tmp_path: Path, kind: str) -> Non
             packed.image(1)
         message = str(caught.value)
         assert f"image 'deep/é ü.jpg' of packed store '{store}' is damaged, its checksum is wrong" in message
-        assert f"`satl pack --check {store}`" in message
+        assert f"pack(check='{store}')" in message
         with pytest.raises(ImageError, match=r"image '08\.png' of packed store"):
             list(Batches(packed, [0, 8], batch_size=1, workers=1).epoch(0))
 
@@ -644,14 +646,14 @@ def test_a_damaged_index_header_or_length_is_seen_at_once(folder: Path, tmp_path
     flipped[100] ^= 1
     damaged(INDEX, bytes(flipped), r"index\.npz is missing or not the one that store\.json describes")
     damaged(INDEX, None, "is missing or not the one")
-    damaged(HEADER, b"{", r"store\.json is damaged; delete the folder and run `satl pack` again")
+    damaged(HEADER, b"{", r"store\.json is damaged; delete the folder and pack the images again")
     damaged(HEADER, b'{"format": "other"}', r"store\.json is damaged")
     damaged(HEADER, good[HEADER].replace(b"index_sha256", b"index"), r"store\.json is damaged")
     damaged(HEADER, b"[]", r"store\.json is damaged")
     damaged(
         HEADER, good[HEADER].replace(b'"version": 1', b'"version": 2'), "format version 2, and this program"
     )
-    damaged(HEADER, None, "is no packed store")
+    damaged(HEADER, None, "is not a packed store")
     assert packed_images(store).ids == IDS
 
 
@@ -679,11 +681,9 @@ def test_a_folder_is_no_store(folder: Path, tmp_path: Path) -> None:
     assert not is_store(folder)
     assert not is_store(tmp_path / "none")
     assert not is_store("long" * 100)
-    with pytest.raises(ImageError, match=r"00\.png' is no packed store"):
+    with pytest.raises(ImageError, match=r"00\.png' is not a packed store"):
         open_store(folder / "00.png")
-    with pytest.raises(
-        ImageError, match=r"is no packed store, it has no store\.json; make one with `satl pack"
-    ):
+    with pytest.raises(ImageError, match=r"is not a packed store, it has no store\.json; make one with pack"):
         open_store(folder)
 
 

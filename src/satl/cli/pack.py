@@ -55,7 +55,7 @@ def pack(
         Path | None, typer.Option("--check", metavar="STORE", help="Only verify every checksum of a store.")
     ] = None,
 ) -> None:
-    """Resize all images of a table once, into one file that trains quickly; goes on where it was cut off."""
+    """Resize all images of a table once, into one file that trains quickly; run again to resume."""
     if check is not None:
         if table is not None or images is not None or out is not None:
             raise ConfigError("satl pack --check STORE stands alone: leave TABLE, --images and -o out.")
@@ -90,7 +90,7 @@ def pack(
             )
     except KeyboardInterrupt:
         raise Stopped(
-            f"stopped after {done} of {len(source)} images; the same command goes on from there."
+            f"stopped after {done} of {len(source)} images", remedy="run the same command again to resume"
         ) from None
     if packed.found == packed.total:
         typer.echo(f"The store {out} holds all {packed.total:,} images already; nothing was done.")

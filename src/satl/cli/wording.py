@@ -10,6 +10,7 @@ from satl.errors import Argument, Task
 
 _OPTIONS = {
     "ignore_columns": "--ignore-column",
+    "image_format": "--format",
     "include_accepted": "--include accepted",
     "settings": "--set",
 }

@@ -105,7 +105,7 @@ def _block(
     known_per_class = num_images - np.count_nonzero(unknown, axis=1)
 
     thresholds = ranking[present]  # scores of the known positives, class after class
-    ranking[unknown] = -np.inf  # below every threshold; a known -inf is mended by `minimum` below
+    ranking[unknown] = -np.inf  # below every threshold; a known -inf is corrected by `minimum` below
     ranking.sort(axis=1)
     ends = np.cumsum(positives_per_class)
     starts = ends - positives_per_class

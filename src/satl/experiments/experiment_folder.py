@@ -15,7 +15,7 @@ import yaml
 
 from satl.errors import Argument, ConfigError, RunError, Sentence
 from satl.experiments.grid import Grid, GridRun, read_grid
-from satl.files import atomic_path
+from satl.files import atomic_path, try_lock
 
 State = Literal["new", "started", "failed", "done"]
 """``started``: interrupted; it resumes from its last checkpoint if there is one."""
@@ -123,7 +123,7 @@ class ExperimentFolder:
                 f"cannot be written to ({error.strerror})", where=self.path, remedy=_ANOTHER_FOLDER
             ) from error
         try:
-            if not _lock(handle):
+            if not try_lock(handle):
                 raise RunError(
                     "another process is running this experiment",
                     where=self.path,
@@ -132,26 +132,6 @@ class ExperimentFolder:
             yield handle
         finally:
             os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    """Lock an open file without waiting; return whether that worked."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        windows: Any = msvcrt
-        try:
-            windows.locking(handle, windows.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

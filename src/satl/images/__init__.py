@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from satl.images.decode import decode_image
-from satl.images.pack import Packing, pack_images
+from satl.images.pack import PackResult, pack_images
 from satl.images.source import ArrayImages, BulkSource, ChosenImages, FolderImages, ImageSource, cached
 from satl.images.store import PackedImages, check_store, is_store, packed_images
 from satl.labels.cells import IMAGE_EXTENSIONS
 
 if TYPE_CHECKING:
     from satl.images.augment import IMAGENET_MEAN, IMAGENET_STD, EvalTransform, TrainAugment
-    from satl.images.batches import Batch, Batches, Share, epoch_order
+    from satl.images.batches import Batch, Batches, BatchShare, epoch_order
     from satl.images.resident import ResidentImages
 
 __all__ = [
@@ -26,16 +26,16 @@ __all__ = [
     "IMAGE_EXTENSIONS",
     "ArrayImages",
     "Batch",
+    "BatchShare",
     "Batches",
     "BulkSource",
     "ChosenImages",
     "EvalTransform",
     "FolderImages",
     "ImageSource",
+    "PackResult",
     "PackedImages",
-    "Packing",
     "ResidentImages",
-    "Share",
     "TrainAugment",
     "cached",
     "check_store",
@@ -53,7 +53,7 @@ _NEEDS_TORCH = {
     "TrainAugment": "augment",
     "Batch": "batches",
     "Batches": "batches",
-    "Share": "batches",
+    "BatchShare": "batches",
     "epoch_order": "batches",
     "ResidentImages": "resident",
 }

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from satl.errors import ArrayError
 from satl.images.resample import (
     by_bytes,
     crop_matrices,
@@ -235,7 +236,7 @@ class TrainAugment(_Normalise):
         """
         if images.shape[1:] != (3, self.input_size, self.input_size):
             expected = f"(B, 3, {self.input_size}, {self.input_size})"
-            raise ValueError(f"images must be {expected}, not {tuple(images.shape)}")
+            raise ArrayError(f"images must be {expected}, not {tuple(images.shape)}")
         self.follow(images)
         with torch.autocast(images.device.type, enabled=False):
             if factors is None and by_bytes(images.device, self.input_size, self.output_size):

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
-from satl.errors import ConfigError, ImageError
+from satl.errors import ArrayError, ConfigError, ImageError
 from satl.images.resident import ResidentImages
 from satl.images.source import BulkSource, ImageSource
 from satl.images.store import PackedImages
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
     """int64 (B,), positions in the source (not in the order of the epoch)."""
 
 
-class Share(NamedTuple):
+class BatchShare(NamedTuple):
     """One process's part of a global batch: ``num`` images from position ``first`` of ``total``."""
 
     first: int
@@ -43,17 +43,17 @@ class Share(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """What a worker sends instead of a batch; an exception would arrive wrapped in a traceback."""
+    """What a worker sends instead of a batch; an exception that it raised would arrive wrapped in a traceback."""
 
-    message: str
+    error: ImageError
 
 
 @contextmanager
-def told_of_workers() -> Iterator[None]:
-    """Say in a sentence that a process that decodes images was killed.
+def translate_worker_crash() -> Iterator[None]:
+    """Raise torch's error about a killed worker process as an error of satl.
 
-    torch hears of it through a signal and raises its error wherever the program happens to be, so this belongs around
-    all that is done while batches are under way.
+    torch notices it by a signal and raises wherever the program happens to be, so this belongs around everything that
+    is done while batches are being loaded.
 
     Raises:
         ImageError: in place of torch's error.
@@ -64,8 +64,9 @@ def told_of_workers() -> Iterator[None]:
         if "DataLoader worker" not in str(error):
             raise
         raise ImageError(
-            "a process that decodes images was ended by the system, as happens where memory or shared memory"
-            " (/dev/shm) runs out; set images.workers to fewer of them, or to 0, or give them more memory"
+            "a worker process that decodes images was killed by the system, as happens where memory or shared memory "
+            "(/dev/shm) runs out",
+            remedy="set images.workers to a smaller number, or to 0, or give them more memory",
         ) from error
 
 
@@ -111,7 +112,7 @@ class Batches:
 
     Raises:
         ConfigError: the batch size cannot work with this number of images or processes.
-        ValueError: ``indices`` are not positions in the source.
+        ArrayError: ``indices`` are not positions in the source.
 
     >>> from satl.images import ArrayImages
     >>> source = ArrayImages(np.zeros((10, 8, 8, 3), dtype=np.uint8))
@@ -138,25 +139,26 @@ class Batches:
         self.source = source
         given = np.arange(len(source)) if indices is None else np.asarray(indices)
         if given.dtype == np.bool_:  # as numbers they would be the positions 0 and 1
-            raise ValueError(
-                "indices must be positions in the source, not booleans; give np.flatnonzero(mask)"
+            raise ArrayError(
+                "indices must be positions in the source, not booleans", remedy="pass np.flatnonzero(mask)"
             )
         self.indices: NDArray[np.int64] = given.astype(np.int64).reshape(-1)
         if len(self.indices) and not (self.indices.min() >= 0 and self.indices.max() < len(source)):
-            raise ValueError(f"indices must lie in 0..{len(source) - 1}")
+            raise ArrayError(f"indices must lie in 0..{len(source) - 1}.")
         if not 0 <= rank < world_size:
             raise ValueError(f"rank must lie in 0..{world_size - 1}, not {rank}")
         if batch_size < 1:
-            raise ConfigError(f"batch_size is {batch_size}; use at least 1")
+            raise ConfigError(f"batch_size is {batch_size}", remedy="use at least 1")
         if drop_last and batch_size % world_size:
             raise ConfigError(
-                f"batch_size {batch_size} cannot be shared equally by {world_size} processes; use a multiple"
-                f" of {world_size}"
+                f"batch_size {batch_size} cannot be shared equally by {world_size} processes",
+                remedy=f"use a multiple of {world_size}",
             )
         if drop_last and len(self.indices) < batch_size:
             raise ConfigError(
                 f"batch_size {batch_size} is larger than the {len(self.indices)} images to train on, which"
-                f" leaves no full batch; use a batch_size of at most {len(self.indices)}"
+                " leaves no full batch",
+                remedy=f"use a batch_size of at most {len(self.indices)}",
             )
         self.batch_size = batch_size
         self.seed = seed
@@ -174,19 +176,19 @@ class Batches:
         num = len(self.indices)
         return num // self.batch_size if self.drop_last else -(-num // self.batch_size)
 
-    def share(self, step: int) -> Share:
+    def share(self, step: int) -> BatchShare:
         """Which part of the global batch of ``step`` this process takes.
 
         >>> from satl.images import ArrayImages
         >>> source = ArrayImages(np.zeros((10, 8, 8, 3), dtype=np.uint8))
         >>> Batches(source, batch_size=4, rank=1, world_size=2).share(0)
-        Share(first=2, num=2, total=4)
+        BatchShare(first=2, num=2, total=4)
         """
         if not 0 <= step < len(self):
             raise ValueError(f"step must lie in 0..{len(self) - 1}, not {step}")
         total = min(self.batch_size, len(self.indices) - step * self.batch_size)
         first = total * self.rank // self.world_size
-        return Share(first, total * (self.rank + 1) // self.world_size - first, total)
+        return BatchShare(first, total * (self.rank + 1) // self.world_size - first, total)
 
     def rows(self, epoch: int) -> list[NDArray[np.int64]]:
         """Positions in the source that this process reads, one array (B,) for every step of ``epoch``."""
@@ -253,10 +255,10 @@ class Batches:
             stream = _Stream(self, epoch, start_step)
         try:
             for step, rows in enumerate(self.rows(epoch)[start_step:], start=start_step + 1):
-                with told_of_workers():
+                with translate_worker_crash():
                     item = next(stream.items)
                 if isinstance(item, _Failure):
-                    raise ImageError(item.message)
+                    raise item.error
                 if step == len(self) and self.epochs is not None and epoch + 1 < self.epochs:
                     stream.place = (epoch + 1, 0)
                     self._kept = stream
@@ -306,7 +308,7 @@ class _Decoded(Dataset["torch.Tensor | _Failure"]):
             for k, row in enumerate(rows):
                 pixels[k] = self._source.image(int(row))
         except ImageError as error:
-            return _Failure(str(error))
+            return _Failure(error)
         return images
 
 

@@ -1,4 +1,4 @@
-"""One image file to one uint8 array, whatever the file is, or one sentence that says why not."""
+"""Decode one image file to a uint8 array, or say in one sentence why it cannot be decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-from satl.errors import ImageError
+from satl.errors import ImageError, Sentence, Task
 
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
 _ORIENTATION_TAG = 0x0112
@@ -28,8 +28,9 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _REMEDY = "replace it or leave it out"
-_REMEDY_IN_A_TABLE = (
-    "replace it or take its row out of the table (`satl inspect TABLE --images DIR --all` lists all of them)"
+_REMEDY_IN_A_TABLE = Sentence(
+    "replace it or take its row out of the table ({inspect} lists all of them)",
+    inspect=Task("inspect", "TABLE", images="DIR", all=True),
 )
 
 
@@ -66,25 +67,25 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
         with Path(path).open("rb") as file, Image.open(file, formats=_readable_formats()) as image:
             return _to_array(image, size)
     except ImageError as error:
-        raise ImageError(f"{name} {error}; {remedy}") from None
+        raise ImageError(f"{name} {error}", remedy=remedy) from None
     except FileNotFoundError:
-        raise ImageError(f"{name} is missing; {remedy}") from None
+        raise ImageError(f"{name} is missing", remedy=remedy) from None
     except (IsADirectoryError, PermissionError) as error:
-        raise ImageError(f"{name} cannot be opened ({error.strerror}); {remedy}") from None
+        raise ImageError(f"{name} cannot be opened ({error.strerror})", remedy=remedy) from None
     except UnidentifiedImageError:
-        raise ImageError(f"{name} is not an image in a format that can be read; {remedy}") from None
+        raise ImageError(f"{name} is not an image in a format that can be read", remedy=remedy) from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise ImageError(
-            f"{name} has too many pixels to be opened safely; save a smaller copy of it, or {remedy}"
+            f"{name} has too many pixels to be opened safely, save a smaller copy of it", remedy=remedy
         ) from None
     except MemoryError:
         raise
     except Exception as error:  # the parsers behind Pillow answer damaged bytes with errors of every kind
-        raise ImageError(f"{name} is truncated or damaged ({_one_line(error)}); {remedy}") from None
+        raise ImageError(f"{name} is truncated or damaged ({_one_line(error)})", remedy=remedy) from None
 
 
 def refusal(data: bytes) -> str | None:
-    """Say why :func:`decode_image` refuses a whole image file by its kind, from its header alone; None: it does not.
+    """Return why :func:`decode_image` refuses files of this kind, from the header alone, or None if it does not.
 
     >>> stream = io.BytesIO()
     >>> Image.new("F", (4, 4)).save(stream, "TIFF")
@@ -98,7 +99,7 @@ def refusal(data: bytes) -> str | None:
         return "not an image in a format that can be read"
     except ImageError as error:
         return str(error)
-    except Exception:  # damage, which whoever decodes the file tells
+    except Exception:  # damage, which is reported where the file is decoded
         return None
     return None
 

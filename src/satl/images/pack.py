@@ -1,8 +1,8 @@
-"""Write a packed store: once, in order, resumable after any kind of end.
+"""Write a packed store: in order, and resumable however a call ended.
 
 Images are decoded and encoded by several threads and written in the order of the table. What is finished stands
-in a journal: its lines are written only after the bytes they speak of have reached the disk, so whatever is in
-``pixels.bin`` beyond the last whole line is cut off when packing goes on. ``store.json``, written last, makes a
+in a journal: its lines are written only after the bytes they describe have reached the disk, so whatever is in
+``pixels.bin`` beyond the last whole line is cut off when packing is resumed. ``store.json``, written last, makes a
 folder a store.
 """
 
@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from satl.errors import ImageError
-from satl.files import UnwritableError, atomic_path, check_out_folder
+from satl.errors import Argument, ArrayError, ImageError, Sentence
+from satl.files import UnwritableError, atomic_path, check_out_folder, try_lock
 from satl.images.source import ImageSource, available_cores
 from satl.images.store import (
     FORMAT,
@@ -46,10 +46,11 @@ from satl.images.store import (
 JPEG_QUALITY = 95
 _BYTES_BETWEEN_COMMITS = 64 << 20
 _SECONDS_BETWEEN_COMMITS = 1.0
+_NEW_FOLDER = Sentence("pass another folder as {out}", out=Argument("out"))
 _IMAGES_AHEAD = 4  # for every worker: enough that none waits, few enough that memory stays small
 
 
-class Packing(NamedTuple):
+class PackResult(NamedTuple):
     """What a call of :func:`pack_images` found and did."""
 
     total: int
@@ -69,7 +70,7 @@ def pack_images(
     quality: int = JPEG_QUALITY,
     workers: int = 0,
     progress: Callable[[int, int], Any] | None = None,
-) -> Packing:
+) -> PackResult:
     """Write the images of ``source`` into a store, or finish one that was begun.
 
     A store that is finished and holds these images is left alone. In one that is not, the images that are done
@@ -85,23 +86,24 @@ def pack_images(
         progress: called as ``progress(done, total)``.
 
     Raises:
+        ArrayError: the number of ids is not that of the images.
         ImageError: an image cannot be read, the disk is full, or the folder is used for something else. What is
-            done stays, and the same call goes on after it.
+            done stays, and the same call resumes after it.
         ConfigError: the folder cannot be made or written to.
     """
     folder = Path(folder)
     if len(image_ids) != len(source):
-        raise ValueError(f"{len(image_ids)} ids for {len(source)} images")
+        raise ArrayError(f"{len(image_ids)} ids for {len(source)} images")
     if not image_ids:
-        raise ImageError("the table has no image to pack; name another table")
+        raise ImageError("the table has no image to pack", remedy="pass another table")
     settings = {"kind": kind, "size": source.size, "quality": quality if kind == "jpeg" else None}
     if (folder / HEADER).is_file():
         return _finished(folder, settings, image_ids)
     if folder.exists() and not is_store(folder) and (not folder.is_dir() or any(folder.iterdir())):
-        raise ImageError(f"'{folder}' exists already and is no packed store; name a new folder with -o STORE")
+        raise ImageError(f"'{folder}' exists already and is not a packed store", remedy=_NEW_FOLDER)
     check_out_folder(folder)
     encode = _jpeg(quality) if kind == "jpeg" else _raw
-    with _told_of_the_disk(folder), _Writer(folder, settings, image_ids) as writer:
+    with _translate_disk_errors(folder), _Writer(folder, settings, image_ids) as writer:
         if writer.finished_by_another:
             return _finished(folder, settings, image_ids)
         found = writer.done
@@ -118,7 +120,7 @@ def pack_images(
         num_bytes = writer.finish()
     if progress is not None:
         progress(len(image_ids), len(image_ids))
-    return Packing(len(image_ids), found, num_bytes)
+    return PackResult(len(image_ids), found, num_bytes)
 
 
 def _in_order(
@@ -148,7 +150,7 @@ def _raw(pixels: NDArray[np.uint8]) -> bytes:
     return pixels.tobytes()
 
 
-def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) -> Packing:
+def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) -> PackResult:
     store = open_store(folder)
     _require_same(folder, "is finished", settings, {key: getattr(store, key) for key in settings})
     known = set(store.ids)
@@ -156,22 +158,25 @@ def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) 
     if missing:
         raise ImageError(
             f"packed store '{folder}' is finished and lacks {len(missing)} of the {len(image_ids)} images of"
-            f" this table, '{missing[0]}' first; name a new folder with -o STORE"
+            f" this table, '{missing[0]}' first",
+            remedy=_NEW_FOLDER,
         )
     with suppress(OSError):  # of a call that was killed at its very end; the store needs it no more
         (folder / JOURNAL).unlink(missing_ok=True)
-    return Packing(len(image_ids), len(image_ids), store.num_bytes)
+    return PackResult(len(image_ids), len(image_ids), store.num_bytes)
 
 
 def _require_same(folder: Path, state: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
-    if wanted != found:
-        before, now = (
-            f"--kind {s['kind']} --size {s['size']}" + (f" --quality {s['quality']}" if s["quality"] else "")
-            for s in (found, wanted)
-        )
+    """Refuse to continue a store with other settings; ``state`` is "is finished" or "was begun"."""
+    different = [key for key, value in wanted.items() if found[key] != value]
+    if different:
+        before = {f"before_{key}": Argument(key, found[key]) for key in different if found[key] is not None}
+        now = {f"now_{key}": Argument(key, wanted[key]) for key in different if wanted[key] is not None}
+        texts = [" ".join(f"{{{key}}}" for key in part) for part in (before, now)]
         raise ImageError(
-            f"packed store '{folder}' {state} with {before}, not {now}; name a new folder with -o STORE, or"
-            " pass the same options"
+            Sentence(f"{state} with {texts[0]}, not {texts[1]}", **before, **now),
+            where=f"packed store '{folder}'",
+            remedy=Sentence("pass another folder as {out}, or the same settings", out=Argument("out")),
         )
 
 
@@ -189,7 +194,11 @@ class _Writer:
         self._files = ExitStack()
         with self._files:
             self._journal = self._files.enter_context((folder / JOURNAL).open("ab", buffering=0))
-            self._lock()
+            if not try_lock(self._journal.fileno()):
+                raise ImageError(
+                    f"packed store '{folder}' is being written by another process",
+                    remedy="wait until it ends",
+                )
             # Asked once more, now that nobody else can write: its pixels must not be cut off.
             self.finished_by_another = (folder / HEADER).is_file()
             if self.finished_by_another:
@@ -281,24 +290,12 @@ class _Writer:
             if number >= len(self._ids) or entry["id"] != self._ids[number]:
                 raise ImageError(
                     f"packed store '{self._folder}' was begun with another table, its image {number + 1} is"
-                    f" '{entry['id']}'; name a new folder with -o STORE, or pass the same table"
+                    f" '{entry['id']}'",
+                    remedy=Sentence("pass another folder as {out}, or the same table", out=Argument("out")),
                 )
             self._lengths.append(entry["bytes"])
             self._checksums.append(entry["crc32"])
         self._journal.truncate(sum(len(line) + 1 for line in lines[: self.done + 1]))
-
-    def _lock(self) -> None:
-        """Keep a second process out; the system lets go of the lock when this one ends, however it ends."""
-        try:
-            import fcntl
-        except ImportError:  # not on this system: two at once are the user's own care
-            return
-        try:
-            fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ImageError(
-                f"packed store '{self._folder}' is being written by another `satl pack`; wait until it ends"
-            ) from None
 
 
 def _whole_entries(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
@@ -326,15 +323,15 @@ def _to_disk(path: Path) -> None:
 
 
 @contextmanager
-def _told_of_the_disk(folder: Path) -> Iterator[None]:
-    """Say in a sentence that the disk is full, or that a file of the store cannot be written."""
+def _translate_disk_errors(folder: Path) -> Iterator[None]:
+    """Raise what the system says of a full disk or an unwritable file of the store as an error of satl."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ImageError(
-                f"packed store '{folder}': the disk is full; make room and run the same command again, which goes"
-                " on where it was"
+                f"packed store '{folder}': the disk is full",
+                remedy="make room and pack the same table again to resume",
             ) from None
         if isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder):
             raise UnwritableError.of(Path(error.filename), error) from None

@@ -1,4 +1,4 @@
-"""Images that stay on the device: a data set that fits is copied there once, and a batch is one gather."""
+"""Images in the memory of the device: a data set that fits is copied there once, and a batch is one gather."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from satl.errors import ArrayError
 from satl.images.source import BulkSource, ImageSource, read_images
 
 _CHUNK_BYTES = 64 << 20
@@ -29,7 +30,7 @@ class ResidentImages:
 
     def __init__(self, pixels: Tensor) -> None:
         if pixels.dtype != torch.uint8 or pixels.ndim != 4 or pixels.shape[3] != 3:
-            raise ValueError(f"images must be uint8 (N, S, S, 3), not {pixels.dtype} {tuple(pixels.shape)}")
+            raise ArrayError(f"images must be uint8 (N, S, S, 3), not {pixels.dtype} {tuple(pixels.shape)}")
         self._pixels = pixels
 
     @property
@@ -62,7 +63,7 @@ class ResidentImages:
 
 
 def default_limit(device: torch.device | str) -> int:
-    """Bytes of images that :func:`resident` keeps on ``device``: a quarter of what is free now, 4 GiB on a CPU.
+    """Bytes of images that :func:`cached_on_device` keeps on ``device``: a quarter of what is free now, 4 GiB on a CPU.
 
     Three quarters are left to weights, activations and what other processes ask for.
     """
@@ -73,7 +74,7 @@ def default_limit(device: torch.device | str) -> int:
     return int(free) // 4
 
 
-def resident(
+def cached_on_device(
     source: ImageSource,
     device: torch.device | str,
     limit_bytes: int | None = None,
@@ -97,7 +98,7 @@ def resident(
         ImageError: an image cannot be decoded.
 
     >>> from satl.images import ArrayImages
-    >>> type(resident(ArrayImages(np.zeros((5, 8, 8, 3), dtype=np.uint8)), "cpu")).__name__
+    >>> type(cached_on_device(ArrayImages(np.zeros((5, 8, 8, 3), dtype=np.uint8)), "cpu")).__name__
     'ResidentImages'
     """
     device = torch.device(device)

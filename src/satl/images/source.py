@@ -1,4 +1,4 @@
-"""Where images come from: a folder, an array, a packed store (``store.py``), all behind one small protocol."""
+"""Sources of images behind one small protocol: a folder, an array; a packed store is in ``store.py``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from satl.errors import ImageError
+from satl.errors import ArrayError, ImageError, Sentence, Task
 from satl.images.decode import decode_image
 from satl.labels.cells import without_extension
 
 if TYPE_CHECKING:
     import torch
+
+_PASS_FOLDER = "pass the folder that the image ids of the table are relative to"
 
 
 @runtime_checkable
@@ -85,10 +87,7 @@ class FolderImages:
         except OSError as error:
             raise _unreadable(self._folder, error) from None
         if not exists:
-            raise ImageError(
-                f"image folder '{folder}' does not exist; pass the folder that the image ids of the table are"
-                " relative to"
-            )
+            raise ImageError(f"image folder '{folder}' does not exist", remedy=_PASS_FOLDER)
         self._files = self._find(image_ids)
 
     @property
@@ -123,7 +122,8 @@ class FolderImages:
                 raise ImageError(
                     f"image id '{image_id}' of row {i + 1 if self._rows is None else self._rows[i]} matches"
                     f" {len(found)} files in folder '{found[0].parent}'"
-                    f" ({', '.join(file.name for file in found[:3])}); write the id with its extension"
+                    f" ({', '.join(file.name for file in found[:3])})",
+                    remedy="write the id with its extension",
                 )
             if not found:
                 missing.append(i)
@@ -132,23 +132,29 @@ class FolderImages:
             self._refuse_store()
             first = missing[0]
             if not self._in_table:
-                raise ImageError(f"image file '{files[first]}' is missing; replace it or leave it out")
+                raise ImageError(
+                    f"image file '{files[first]}' is missing", remedy="replace it or leave it out"
+                )
             row = first + 1 if self._rows is None else self._rows[first]
             raise ImageError(
                 f"image file '{files[first]}' of row {row} is missing ({len(missing)} of {len(files)} files"
-                f" are missing from '{self._folder}'); pass the right image folder, or run"
-                f" `satl inspect TABLE --images {self._folder} --all` to list them all"
+                f" are missing from '{self._folder}')",
+                remedy=Sentence(
+                    "pass the right image folder, or run {inspect} to list them all",
+                    inspect=Task("inspect", "TABLE", images=self._folder, all=True),
+                ),
             )
         return tuple(files)
 
     def _refuse_store(self) -> None:
-        """Say what is wrong where the folder is a packed store, in which no image file can be found."""
+        """Raise if the folder is a packed store, in which no image file can be found."""
         from satl.images.store import is_store  # which imports this module
 
         if is_store(self._folder):
             raise ImageError(
                 f"'{self._folder}' is a packed store, and the image files themselves are needed here, with their"
-                " names and sizes; pass the folder that they were packed from"
+                " names and sizes",
+                remedy="pass the folder that they were packed from",
             )
 
 
@@ -224,7 +230,7 @@ class ArrayImages:
         array = np.asarray(array)
         square = array.ndim == 4 and array.shape[1] == array.shape[2] and array.shape[3] == 3
         if array.dtype != np.uint8 or not square:
-            raise ValueError(f"images must be uint8 (N, S, S, 3), not {array.dtype} {array.shape}")
+            raise ArrayError(f"images must be uint8 (N, S, S, 3), not {array.dtype} {array.shape}")
         _require_size(array.shape[1])
         # np.array, not ascontiguousarray: always a copy, so that nobody else can change the pixels.
         self._pixels: NDArray[np.uint8] = np.array(array, order="C").transpose(0, 3, 1, 2)
@@ -237,7 +243,7 @@ class ArrayImages:
         (N, S, S, 3).
         """
         if pixels.dtype != np.uint8 or pixels.ndim != 4 or pixels.shape[1] != 3:
-            raise ValueError(f"images must be uint8 (N, 3, S, S), not {pixels.dtype} {pixels.shape}")
+            raise ArrayError(f"images must be uint8 (N, 3, S, S), not {pixels.dtype} {pixels.shape}")
         source = cls.__new__(cls)
         source._pixels = pixels
         return source
@@ -370,8 +376,8 @@ def _is_file(path: Path) -> bool:
 
 def _unreadable(folder: Path, error: OSError) -> ImageError:
     return ImageError(
-        f"image folder '{folder}' cannot be read ({error.strerror or error}); make it readable, or pass the folder that"
-        " the image ids of the table are relative to"
+        f"image folder '{folder}' cannot be read ({error.strerror or error})",
+        remedy=f"make it readable, or {_PASS_FOLDER}",
     )
 
 

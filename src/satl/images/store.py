@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from satl.errors import ImageError
+from satl.errors import ImageError, Sentence, Task
 from satl.images.decode import jpeg_decoder
 from satl.images.source import gather_rows
 
@@ -36,7 +36,7 @@ RESIZE = "bicubic to size x size, aspect ratio not kept"
 
 Kind = Literal["jpeg", "raw"]
 WRONG_CHECKSUM = "its checksum is wrong"
-_AGAIN = "delete the folder and run `satl pack` again"
+_PACK_AGAIN = "delete the folder and pack the images again"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,7 +79,7 @@ class Store:
 
 def is_store(path: str | Path) -> bool:
     """Whether a folder is a packed store, or one that is not finished."""
-    with suppress(OSError):  # what cannot be looked into is told of by who reads it
+    with suppress(OSError):  # what cannot be looked into is reported by whoever reads it
         return any((Path(path) / name).is_file() for name in (HEADER, JOURNAL))
     return False
 
@@ -88,7 +88,7 @@ def open_store(path: str | Path) -> Store:
     """Read header and index of a store; check both and the length of ``pixels.bin``, but no pixels.
 
     Raises:
-        ImageError: it is no store, not finished, of another version, or damaged.
+        ImageError: it is not a store, not finished, of another version, or damaged.
     """
     folder = Path(path)
     try:
@@ -100,30 +100,29 @@ def open_store(path: str | Path) -> Store:
     except (FileNotFoundError, NotADirectoryError):
         if (folder / JOURNAL).is_file():
             raise ImageError(
-                f"packed store '{folder}' is not finished; run the same `satl pack` again, which goes on where"
-                " it was"
+                f"packed store '{folder}' is not finished", remedy="pack the same table again to resume"
             ) from None
         raise ImageError(
-            f"'{folder}' is no packed store, it has no {HEADER}; make one with `satl pack TABLE --images DIR"
-            " -o STORE`"
+            f"'{folder}' is not a packed store, it has no {HEADER}",
+            remedy=Sentence("make one with {pack}", pack=Task("pack", "TABLE", images="DIR", out="STORE")),
         ) from None
     except OSError as error:
         raise _unreadable(folder, HEADER, error) from None
     except (ValueError, KeyError, TypeError):
-        raise ImageError(f"packed store '{folder}': {HEADER} is damaged; {_AGAIN}") from None
+        raise ImageError(f"packed store '{folder}': {HEADER} is damaged", remedy=_PACK_AGAIN) from None
     if version != VERSION:
         raise ImageError(
-            f"packed store '{folder}' has format version {version}, and this program reads {VERSION}; pack the"
-            " images again, or use the program that wrote it"
+            f"packed store '{folder}' has format version {version}, and this program reads {VERSION}",
+            remedy="pack the images again, or use the program that wrote it",
         )
     store = Store(folder, kind, size, quality, *_read_index(folder, digest, count))
     if kind not in ("jpeg", "raw") or (kind == "raw" and (store.lengths != size * size * 3).any()):
-        raise ImageError(f"packed store '{folder}': {HEADER} does not fit {INDEX}; {_AGAIN}")
+        raise ImageError(f"packed store '{folder}': {HEADER} does not fit {INDEX}", remedy=_PACK_AGAIN)
     actual = (folder / PIXELS).stat().st_size if (folder / PIXELS).is_file() else 0
     if actual != store.num_bytes:
         raise ImageError(
-            f"packed store '{folder}': {PIXELS} has {actual:,} bytes instead of {store.num_bytes:,}; copy it"
-            f" again, or {_AGAIN}"
+            f"packed store '{folder}': {PIXELS} has {actual:,} bytes instead of {store.num_bytes:,}",
+            remedy=f"copy it again, or {_PACK_AGAIN}",
         )
     return store
 
@@ -140,7 +139,8 @@ def _read_index(
         raise _unreadable(folder, INDEX, error) from None
     if hashlib.sha256(content).hexdigest() != digest:
         raise ImageError(
-            f"packed store '{folder}': {INDEX} is missing or not the one that {HEADER} describes; {_AGAIN}"
+            f"packed store '{folder}': {INDEX} is missing or not the one that {HEADER} describes",
+            remedy=_PACK_AGAIN,
         )
     with np.load(io.BytesIO(content)) as arrays:
         text, ends, lengths, crc32 = (arrays[name] for name in ("ids", "id_ends", "lengths", "crc32"))
@@ -205,8 +205,8 @@ def read_stored(store: Store, position: int) -> bytes:
 
 def _unreadable(folder: Path, name: str, error: OSError) -> ImageError:
     return ImageError(
-        f"packed store '{folder}': {name} cannot be read ({error.strerror or error}); make the files of the store"
-        " readable, or copy it again"
+        f"packed store '{folder}': {name} cannot be read ({error.strerror or error})",
+        remedy="make the files of the store readable, or copy it again",
     )
 
 
@@ -216,8 +216,11 @@ def _name(store: Store, position: int) -> str:
 
 def _damaged(store: Store, position: int) -> ImageError:
     return ImageError(
-        f"{_name(store, position)} is damaged, {WRONG_CHECKSUM}; run `satl pack --check {store.path}` to find all"
-        " damaged images, then copy the store again or pack it again"
+        f"{_name(store, position)} is damaged, {WRONG_CHECKSUM}",
+        remedy=Sentence(
+            "run {check} to find all damaged images, then copy the store again or pack it again",
+            check=Task("pack", check=store.path),
+        ),
     )
 
 
@@ -278,9 +281,9 @@ class PackedImages:
         try:
             decoded = jpeg_decoder()(data)
         except Exception as error:
-            raise ImageError(f"{name} cannot be decoded ({error}); {_AGAIN}") from None
+            raise ImageError(f"{name} cannot be decoded ({error})", remedy=_PACK_AGAIN) from None
         if decoded.shape != (store.size, store.size, 3):
-            raise ImageError(f"{name} has another shape than its store, {decoded.shape}; {_AGAIN}")
+            raise ImageError(f"{name} has another shape than its store, {decoded.shape}", remedy=_PACK_AGAIN)
         return decoded
 
 
@@ -342,7 +345,10 @@ def packed_images(
             row = first + 1 if rows is None else rows[first]
             raise ImageError(
                 f"image '{image_ids[first]}' of row {row} is not in packed store '{store.path}'"
-                f" ({len(missing)} of {len(image_ids)} images are missing); pack this table into a new folder"
-                f" with `satl pack TABLE --images DIR --size {store.size} -o STORE`"
+                f" ({len(missing)} of {len(image_ids)} images are missing)",
+                remedy=Sentence(
+                    "pack this table into a new folder with {pack}",
+                    pack=Task("pack", "TABLE", images="DIR", size=store.size, out="STORE"),
+                ),
             )
     return (PackedImages if store.kind == "jpeg" else RawPackedImages)(store, positions)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from satl.errors import ConfigError
+from satl.errors import Argument, ConfigError, Sentence
 from satl.files import atomic_path, check_out_folder
 from satl.labels import LabelTable, write_table
 from satl.scenes.objects import CATEGORIES
@@ -102,7 +102,9 @@ def write_scenes(
     _check(size, seed, start, count)
     if image_format not in _FORMATS:
         raise ConfigError(
-            f"scenes are written as png or jpg, not as {image_format!r}: pass --format png or --format jpg."
+            "scenes are written as png or jpg",
+            where=Argument("image_format", image_format),
+            remedy=f"use {' or '.join(_FORMATS)}",
         )
     target = Path(folder)
     check_out_folder(target)
@@ -110,11 +112,17 @@ def write_scenes(
     if labels_file.exists():
         if not force:
             raise ConfigError(
-                f"--out {target}: holds a labels.csv already; give another folder, or pass --force to replace it and "
-                "images of the same names."
+                "holds a labels.csv already",
+                where=Argument("out", target),
+                remedy=Sentence(
+                    "give another folder, or pass {force} to replace it and images of the same names",
+                    force=Argument("force", True),
+                ),
             )
         if labels_file.is_dir():
-            raise ConfigError(f"--out {target}: its labels.csv is a folder; give another folder.")
+            raise ConfigError(
+                "its labels.csv is a folder", where=Argument("out", target), remedy="give another folder"
+            )
         labels_file.unlink()  # first: the old labels must not stand beside new images, should this be cut off
     names = _names(count, start, image_format)
     cells = np.empty((count, len(SCENE_CLASSES)), dtype=np.int8)
@@ -134,12 +142,18 @@ def _names(count: int, start: int, suffix: str = "png") -> tuple[str, ...]:
 def _check(size: int, seed: int, start: int, count: int = 1) -> None:
     if not SMALLEST_SIZE <= size <= LARGEST_SIZE:
         raise ConfigError(
-            f"scenes can be rendered at {SMALLEST_SIZE} to {LARGEST_SIZE} pixels, not at {size}: pass --size 64."
+            f"scenes can be rendered at {SMALLEST_SIZE} to {LARGEST_SIZE} pixels",
+            where=Argument("size", size),
+            remedy=f"use {SMALLEST_SIZE} to {LARGEST_SIZE}",
         )
     if seed < 0:
-        raise ConfigError(f"the seed of the scenes must not be negative, and {seed} is: pass --seed 0.")
-    if count < 1 or start < 0:
-        raise ConfigError(f"{count} scenes from number {start} cannot be rendered: pass --count 1 or more.")
+        raise ConfigError("must not be negative", where=Argument("seed", seed), remedy="use 0 or more")
+    if count < 1:
+        raise ConfigError(
+            "no scene would be rendered", where=Argument("count", count), remedy="use 1 or more"
+        )
+    if start < 0:
+        raise ConfigError("must not be negative", where=Argument("start", start), remedy="use 0 or more")
 
 
 def _rendered(

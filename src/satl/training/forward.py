@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from satl.distributed import world_size
 from satl.images import Batches, EvalTransform
-from satl.images.batches import told_of_workers
+from satl.images.batches import translate_worker_crash
 from satl.methods import Learner
 
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
@@ -83,7 +83,7 @@ def _collect(
     parts: list[dict[str, Tensor]] = []
     positions: list[Tensor] = []
     try:
-        with told_of_workers():
+        with translate_worker_crash():
             for batch in batches.epoch(0):
                 if len(batch.indices) == 0:
                     continue

@@ -21,8 +21,8 @@ from satl.distributed import sum_across, world_size
 from satl.errors import ConfigError, Stopped, in_shell
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
-from satl.images.batches import told_of_workers
-from satl.images.resident import resident
+from satl.images.batches import translate_worker_crash
+from satl.images.resident import cached_on_device
 from satl.labels import LabelTable, write_table
 from satl.methods.declaration import TEACHER_DECAY
 from satl.methods.mixing import draw_shares
@@ -189,7 +189,7 @@ class Trainer:
         try:
             drawn = training.tensorboard and self.is_main
             with (
-                told_of_workers(),
+                translate_worker_crash(),
                 log_file(self.folder, self.is_main),
                 board(self.folder.curves, drawn, self.next_epoch) as self._draw,
                 stop_signals() as asked_to_stop,
@@ -404,7 +404,8 @@ class Trainer:
             return data
         limit = self.config.images.gpu_cache_gb
         return replace(
-            data, source=resident(data.source, self.device, None if limit is None else int(limit * 2**30))
+            data,
+            source=cached_on_device(data.source, self.device, None if limit is None else int(limit * 2**30)),
         )
 
     def _loading(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from satl.cli.wording import shell_words
 from satl.errors import ConfigError
 from satl.files import UnwritableError, atomic_path, check_out, check_out_folder
 
@@ -62,7 +63,7 @@ def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
         with pytest.raises(UnwritableError) as caught:
             write(target)
         assert str(caught.value) == (
-            f"{target} cannot be written ({tmp_path / 'afile'} is a file, not a folder): choose another place."
+            f"{target}: cannot be written ({tmp_path / 'afile'} is a file, not a folder); choose another place."
         )
         assert isinstance(caught.value, OSError)  # so that whoever can go on without the file does
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
@@ -72,13 +73,13 @@ def test_a_place_that_is_no_folder_is_told(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a folder that nobody can write to")
 @pytest.mark.parametrize("name", ["/proc/t.csv", "/proc/deep/t.csv"])
 def test_a_place_that_the_system_keeps_is_told(name: str) -> None:
-    with pytest.raises(UnwritableError, match=rf"^{name} cannot be written \(.*\): choose another place\.$"):
+    with pytest.raises(UnwritableError, match=rf"^{name}: cannot be written \(.*\); choose another place\.$"):
         write(Path(name))
 
 
 def test_a_folder_of_that_name_is_told(tmp_path: Path) -> None:
     (tmp_path / "t.csv").mkdir()
-    with pytest.raises(UnwritableError, match=r"t\.csv cannot be written \(Is a directory\)"):
+    with pytest.raises(UnwritableError, match=r"t\.csv: cannot be written \(Is a directory\)"):
         write(tmp_path / "t.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
@@ -90,7 +91,7 @@ def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told_and_other_errors_stay(tmp_path: Path) -> None:
     target = tmp_path / "t.csv"
-    with pytest.raises(UnwritableError, match=r"t\.csv cannot be written \(No space left\)") as caught:
+    with pytest.raises(UnwritableError, match=r"t\.csv: cannot be written \(No space left\)") as caught:
         write(target, OSError(errno.ENOSPC, "No space left"))
     assert caught.value.errno == errno.ENOSPC
     for other in (FileNotFoundError(errno.ENOENT, "No such file", "input.csv"), OSError("of a library")):
@@ -118,7 +119,8 @@ def test_a_file_that_could_not_be_written_is_refused_before_the_work(tmp_path: P
     ):
         with pytest.raises(ConfigError) as caught:
             check_out(path, ".csv")
-        assert str(caught.value) == f"--out {path}: {words}"
+        assert str(caught.value) == f"out={str(path)!r}: {words}"
+        assert caught.value.worded(shell_words) == f"--out {path}: {words}"
     check_out(tmp_path / "t.csv", ".csv", overwrite=False, inputs=(tmp_path / "gone.csv", None))
     assert list(tmp_path.iterdir()) == [afile]
 
@@ -133,7 +135,8 @@ def test_a_folder_that_could_not_be_made_is_refused_before_the_work(tmp_path: Pa
     ):
         with pytest.raises(ConfigError) as caught:
             check_out_folder(path)
-        assert str(caught.value) == f"--out {path}: {words}"
+        assert str(caught.value) == f"out={str(path)!r}: {words}"
+        assert caught.value.worded(shell_words) == f"--out {path}: {words}"
     for path in (tmp_path, tmp_path / "new" / "er"):
         check_out_folder(path)
     assert list(tmp_path.iterdir()) == [afile]
@@ -144,11 +147,11 @@ def test_files_that_exist_and_inputs_are_not_overwritten(tmp_path: Path) -> None
     mine.write_text("mine")
     link.symlink_to(mine)
     check_out(mine, ".csv", inputs=(tmp_path / "other.csv", None))
-    with pytest.raises(ConfigError, match=r"mine\.csv: exists already; give another name, or pass --force"):
+    with pytest.raises(
+        ConfigError, match=r"mine\.csv': exists already; give another name, or pass force=True"
+    ):
         check_out(mine, ".csv", overwrite=False)
     for out, read in ((mine, mine), (link, mine), (mine, link)):
-        with pytest.raises(
-            ConfigError, match="belongs to the inputs of this command and would be overwritten"
-        ):
+        with pytest.raises(ConfigError, match="belongs to the inputs and would be overwritten"):
             check_out(out, ".csv", inputs=(read,))
     assert mine.read_text() == "mine"

@@ -241,10 +241,10 @@ def test_command_writes_the_data_set(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ({"count": 0}, "--count"),
-        ({"count": 1, "size": 4}, "--size"),
-        ({"count": 1, "start": -1}, "number -1"),
-        ({"count": 1, "image_format": "gif"}, "--format"),
+        ({"count": 0}, "count=0: "),
+        ({"count": 1, "size": 4}, "size=4: "),
+        ({"count": 1, "start": -1}, "start=-1: "),
+        ({"count": 1, "image_format": "gif"}, "image_format='gif': "),
     ],
 )
 def test_impossible_wishes_are_refused_before_anything_is_written(tmp_path, arguments, word):
@@ -255,16 +255,18 @@ def test_impossible_wishes_are_refused_before_anything_is_written(tmp_path, argu
 
 def test_a_place_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "afile").write_text("mine")
-    with pytest.raises(ConfigError, match=r"afile/s: .*afile is a file, not a folder; give another place\.$"):
+    with pytest.raises(
+        ConfigError, match=r"afile/s': .*afile is a file, not a folder; give another place\.$"
+    ):
         write_scenes(tmp_path / "afile" / "s", 1, size=32)
-    with pytest.raises(ConfigError, match=r"^--out /proc/s: cannot be written \(No such file or directory\)"):
+    with pytest.raises(ConfigError, match=r"^out='/proc/s': cannot be written \(No such file or directory\)"):
         write_scenes("/proc/s", 1, size=32)
 
 
 def test_a_folder_with_labels_is_replaced_only_when_asked(tmp_path):
     (tmp_path / "labels.csv").write_text("mine")
     with pytest.raises(
-        ConfigError, match=r"holds a labels\.csv already; give another folder, or pass --force"
+        ConfigError, match=r"holds a labels\.csv already; give another folder, or pass force=True"
     ):
         write_scenes(tmp_path, 2, size=32)
     assert [path.name for path in tmp_path.iterdir()] == ["labels.csv"]
@@ -286,5 +288,5 @@ def test_forced_scenes_that_are_cut_off_leave_no_labels_of_other_pictures(tmp_pa
 
 
 def test_negative_seed_is_refused():
-    with pytest.raises(ConfigError, match="--seed"):
+    with pytest.raises(ConfigError, match="seed=-1: "):
         render_scene(0, 32, seed=-1)
