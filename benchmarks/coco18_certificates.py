@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from satl.completion.statistics.assessment import CompletionSettings, assess
+from satl.completion.statistics.class_changes import TableChanges
 from satl.completion.workflow.case import Case, case_from_scores
-from satl.completion.workflow.class_changes import TableChanges
-from satl.completion.workflow.judgement import Settings, judge
 from satl.labels import LabelTable, aligned_cells, read_table
 from satl.labels.io.arrays import ArrayFile
 
@@ -88,9 +88,9 @@ def main() -> None:
         case, truth = scenes_case(args.scenes, args.proportion, args.images)
     else:
         case, truth = scores_case(args.scores, args.data, args.encoding)
-    settings = Settings(args.precision, args.confidence, transfer=args.transfer)
-    judgement = judge(case.scores, case.basis, case.tested, settings)
-    changes = TableChanges(case.scores, case.table.cells, judgement, settings.precision)
+    settings = CompletionSettings(args.precision, args.confidence, transfer=args.transfer)
+    assessment = assess(case.scores, case.basis, case.tested, settings)
+    changes = TableChanges(case.scores, case.table.cells, assessment)
     known = case.table.known
     print(
         f"{case.table.num_images:,} images x {case.table.num_classes} classes, {known.mean():.1%} known, "
@@ -107,8 +107,8 @@ def main() -> None:
         before = len(holds)
         cells = [name, f"{(tested[:, column] > 0).sum()} / {(tested[:, column] < 0).sum()}"]
         for certificate, rows, value, kept in (
-            (judgement.certification.present, found.present, 1, judgement.present_from),
-            (judgement.certification.absent, found.absent, -1, judgement.absent_to),
+            (assessment.certification.present, found.present, 1, assessment.present_from),
+            (assessment.certification.absent, found.absent, -1, assessment.absent_to),
         ):
             correct = truth[rows, column] == value
             judged = truth[rows, column] != 0
@@ -132,7 +132,7 @@ def main() -> None:
         f"and {sum(classes)} of {len(classes)} classes with a certificate ({sum(classes) / max(len(classes), 1):.1%}) "
         f"hold all they have; {filled:,} cells accepted, {right / max(filled, 1):.2%} of them right."
     )
-    print(f"Shift alarms: {', '.join(np.array(case.table.classes)[judgement.shift.alarm]) or 'none'}.")
+    print(f"Shift alarms: {', '.join(np.array(case.table.classes)[assessment.shift.alarm]) or 'none'}.")
 
 
 if __name__ == "__main__":

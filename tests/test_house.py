@@ -54,7 +54,7 @@ TEMPORARY_MODULES = frozenset(
 )
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""
-TEMPORARY_CLASSES = frozenset({"Evidence", "Outcome", "Part", "Scores", "Study", "Wanted"})
+TEMPORARY_CLASSES = frozenset({"Outcome", "Part", "Study"})
 
 FOREIGN_FLAGS = frozenset({"--head"})
 """Options of other programs: `ray start --head`."""
@@ -69,12 +69,12 @@ TEMPORARY_WORDS = frozenset(
         "satl.completion.files.changes",
         "satl.completion.files.completed_folder",
         "satl.completion.files.hand_labels",
-        "satl.completion.files.report_content",
-        "satl.completion.statistics.wording",
+        "satl.completion.workflow.report_content",
+        "satl.completion.statistics.explanations",
         "satl.completion.workflow.case",
         "satl.completion.workflow.complete",
         "satl.completion.workflow.from_run",
-        "satl.completion.workflow.next_labels",
+        "satl.completion.workflow.plan_from_folder",
         "satl.demo.demo",
         "satl.drawing.sheet",
         "satl.experiments.results",

@@ -64,7 +64,7 @@ def test_fifty_nine_error_free_cells_give_a_certificate_and_fifty_eight_do_not()
         assert bool(result.present.certified[0]) is expected
         assert names_of(result.present) == ["CERTIFIED" if expected else "TOO_FEW"]
         if not expected:
-            assert result.present.wanted.at_random[0] >= 1
+            assert result.present.needed.at_random[0] >= 1
 
 
 def test_counts_and_shares_are_those_of_the_threshold():
@@ -123,7 +123,7 @@ def test_present_and_absent_mirror_each_other():
     one, other = certify(scores, labels), certify(-scores, -labels)
     np.testing.assert_array_equal(one.present.threshold, -other.absent.threshold)
     np.testing.assert_array_equal(one.absent.reason, other.present.reason)
-    np.testing.assert_array_equal(one.absent.wanted.at_random, other.present.wanted.at_random)
+    np.testing.assert_array_equal(one.absent.needed.at_random, other.present.needed.at_random)
 
 
 def test_order_of_rows_and_classes_does_not_matter():
@@ -233,8 +233,8 @@ def test_directions_never_accept_the_same_cell():
         assert both.any()
         assert (result.present.threshold[both] > result.absent.threshold[both]).all()
         for side, counts in (
-            (result.present, result.present_evidence),
-            (result.absent, result.absent_evidence),
+            (result.present, result.present_counts),
+            (result.absent, result.absent_counts),
         ):
             assert (side.precision[both] >= 0.6).all()
             assert (counts.grid == side.threshold[:, None])[both].any(axis=1).all()
@@ -280,8 +280,8 @@ def test_reasons_and_what_would_help():
     few, low = result.present.explain(["cat", "dog"])
     assert few.startswith("'cat' has no threshold for present: of its 80 held-out cells, ")
     assert " more labels of random cells, or " in few
-    one = replace(result.present.wanted, at_random=np.ones(2))
-    assert "; about 1 more label of random cells, or " in replace(result.present, wanted=one).explain()[0]
+    one = replace(result.present.needed, at_random=np.ones(2))
+    assert "; about 1 more label of random cells, or " in replace(result.present, needed=one).explain()[0]
     assert low.startswith("'dog' has no threshold for present: at best ")
     assert "does not show 0.95" in low
     certified = certify(*table(12, known=(3000,), classes=1)[:2])
@@ -332,7 +332,7 @@ def test_more_labels_are_fewer_where_the_evidence_is_better():
         labels = np.repeat([1, -1, 0], [known, 60, 600])[:, None]
         result = certify(scores, labels)
         assert names_of(result.present) == ["TOO_FEW"]
-        wanted.append(result.present.wanted.at_random[0])
+        wanted.append(result.present.needed.at_random[0])
     assert wanted == sorted(wanted, reverse=True)
     # 55 right cells lie in the upper part, and about four more without an error are needed there.
     assert 4 <= wanted[-1] <= 60
@@ -341,7 +341,7 @@ def test_more_labels_are_fewer_where_the_evidence_is_better():
 def test_no_number_of_labels_helps_a_model_that_sees_nothing():
     scores, labels, _ = table(13, known=(3000,), classes=1, separation=0.0, prevalence=0.5)
     result = certify(scores, labels)
-    assert np.isinf(result.present.wanted.at_random[0])
+    assert np.isinf(result.present.needed.at_random[0])
     assert "a better model may" in result.present.explain()[0]
 
 

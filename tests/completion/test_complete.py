@@ -11,10 +11,10 @@ import pytest
 from completion.drawn import CLASSES, Drawn, write_scores
 from satl.completion import certify
 from satl.completion.files.changes import ChangeFormat, Group, read_change_blocks
+from satl.completion.statistics.assessment import CompletionSettings, best_f1_threshold
+from satl.completion.statistics.class_changes import histogram, ordered
 from satl.completion.workflow.case import Case, case_from_scores
-from satl.completion.workflow.class_changes import histogram, ordered
 from satl.completion.workflow.complete import Completion, complete
-from satl.completion.workflow.judgement import Settings, best_guess
 from satl.errors import RunError, TableError
 from satl.export.content import read_source
 from satl.labels import LabelTable, open_table, read_table, write_table
@@ -25,7 +25,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def run(drawn: Drawn, folder: Path, settings: Settings | None = None, **options: Any) -> Completion:
+def run(drawn: Drawn, folder: Path, settings: CompletionSettings | None = None, **options: Any) -> Completion:
     folder.mkdir(parents=True, exist_ok=True)
     labels, scores = drawn.write(folder, scores="scores.npz")
     return complete(case_from_scores(scores, labels), folder / "out", settings, **options)
@@ -117,7 +117,7 @@ def test_left_cells_are_listed_only_on_request(drawn: Drawn, done: Completion, t
 def test_too_many_absent_cells_are_not_listed_one_by_one(
     drawn: Drawn, done: Completion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from satl.completion.workflow import class_changes as cells
+    from satl.completion.statistics import class_changes as cells
 
     monkeypatch.setattr(cells, "MOST_LISTED_ABSENT", done.absent)
     assert run(drawn, tmp_path / "all").report["source"]["lists_absent"]
@@ -229,7 +229,7 @@ def test_cross_fitting_is_told(drawn: Drawn, tmp_path: Path) -> None:
 
 
 def test_family_wise_and_prevalence_are_passed_on(drawn: Drawn, tmp_path: Path) -> None:
-    settings = Settings(0.9, 0.9, "table", "prevalence")
+    settings = CompletionSettings(0.9, 0.9, "table", "prevalence")
     done = run(drawn, tmp_path, settings)
     expected = certify(
         drawn.scores, drawn.table.cells, precision=0.9, confidence=0.9, family="table", transfer="prevalence"
@@ -266,12 +266,12 @@ def test_positives_that_are_rarer_among_the_unknown_are_not_accepted_as_promised
     # Somebody looked for cars: most negatives were never written down.
     hidden = (cells == -1) & (np.random.default_rng(1).random(cells.shape) < 0.95)
     drawn.table = drawn.table.with_cells(np.where(hidden, 0, cells))
-    plain = run(drawn, tmp_path / "same", Settings(0.8))
+    plain = run(drawn, tmp_path / "same", CompletionSettings(0.8))
     (entry,) = plain.report["classes"]
     assert entry["shift"]["code"] == "prevalence_differs"
     assert (entry["present"]["withheld"], entry["present"]["accepted"]) == ("prevalence", 0)
     assert entry["prevalence_unknown"] == pytest.approx(0.09, abs=0.04)
-    adapted = run(drawn, tmp_path / "prevalence", Settings(0.8, transfer="prevalence"))
+    adapted = run(drawn, tmp_path / "prevalence", CompletionSettings(0.8, transfer="prevalence"))
     (entry,) = adapted.report["classes"]
     assert entry["present"]["accepted"] > 0
     completed = read_table(adapted.folder.completed).cells
@@ -326,7 +326,7 @@ def test_shape_and_encoding_of_the_input_are_kept(
     scores = write_scores(tmp_path / "scores.csv", table, drawn.scores)
     needed = encoding if encoding in ("signed", "csl") and name.endswith((".csv", ".tsv")) else None
     done = complete(
-        case_from_scores(scores, tmp_path / name, encoding=needed), tmp_path / "out", Settings(0.9)
+        case_from_scores(scores, tmp_path / name, encoding=needed), tmp_path / "out", CompletionSettings(0.9)
     )
     assert done.present + done.absent > 50
     opened = open_table(done.folder.completed, needed)
@@ -379,7 +379,7 @@ def test_positive_only_tables_are_refused_or_proposed_for(drawn: Drawn, tmp_path
     with pytest.raises(TableError, match=r"positive-only labels.*--review-only"):
         complete(case, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    done = complete(case, tmp_path / "out", Settings(review_only=True))
+    done = complete(case, tmp_path / "out", CompletionSettings(review_only=True))
     assert (done.present, done.absent) == (0, 0)
     assert done.review > 100
     assert "nothing is promised" in done.report["statement"]
@@ -421,7 +421,7 @@ def test_five_thousand_classes(tmp_path: Path) -> None:
     truth = np.where(random.random((60, 5000)) < 0.5, 1, -1)
     scores = ((truth > 0) * 0.5 + random.random(truth.shape) / 2).astype(np.float32)
     cells = np.where(random.random(truth.shape) < 0.5, truth, 0)
-    done = complete(make_case(cells, scores, tmp_path), tmp_path / "out", Settings(0.8, 0.8))
+    done = complete(make_case(cells, scores, tmp_path), tmp_path / "out", CompletionSettings(0.8, 0.8))
     assert done.present > 25_000
     assert len(rows_of(done.folder.thresholds)) == 10_000
     assert done.folder.page.stat().st_size < 20e6
@@ -513,12 +513,12 @@ def test_the_best_guess_has_the_best_f1_of_all_thresholds(prevalence: float) -> 
         return float(2 * right / (right + other * (negative >= threshold).sum() + weight * 30))
 
     best = max(f1(threshold) for threshold in (*positive.tolist(), *negative.tolist()))
-    assert f1(best_guess(positive, negative, prevalence)) == pytest.approx(best)
+    assert f1(best_f1_threshold(positive, negative, prevalence)) == pytest.approx(best)
 
 
 def test_a_table_without_holes_says_how_it_is_to_be_read(tmp_path: Path) -> None:
     drawn = Drawn(400, ("a",), prevalence=(0.5,), separation=60.0)
-    done = run(drawn, tmp_path, Settings(0.8, 0.8))
+    done = run(drawn, tmp_path, CompletionSettings(0.8, 0.8))
     assert done.left + done.review == 0
     assert any("pass --encoding blank with it" in note for note in done.report["notes"])
     assert bool(read_table(done.folder.completed, "blank").known.all())

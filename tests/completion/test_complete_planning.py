@@ -13,7 +13,7 @@ from satl.completion.files.hand_labels import read_answers, read_audit, write_au
 from satl.completion.statistics.audit import draw_audit, estimate_audit
 from satl.completion.workflow.case import case_from_scores, with_plan
 from satl.completion.workflow.complete import Completion, complete
-from satl.completion.workflow.next_labels import plan_folder
+from satl.completion.workflow.plan_from_folder import plan_folder
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, read_table
 

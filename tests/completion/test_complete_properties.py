@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from completion.drawn import write_scores
 from satl.completion.files.changes import read_change_blocks
+from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import Completion, complete
-from satl.completion.workflow.judgement import Settings
 from satl.errors import TableError
 from satl.labels import LabelTable, open_table, write_table
 from satl.review.merge import merge_review
@@ -33,7 +33,7 @@ NAMES = ("cat", "猫", "a, b", 'the "best"', "ünï")
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[LabelTable, np.ndarray, tuple[str, str | None, str], Settings]:
+def cases(draw: st.DrawFn) -> tuple[LabelTable, np.ndarray, tuple[str, str | None, str], CompletionSettings]:
     images, classes = draw(st.sampled_from([240, 200, 160, 120, 1])), draw(st.integers(1, 3))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     truth = np.where(random.random((images, classes)) < draw(st.sampled_from([0.5, 0.4, 0.3, 0.1])), 1, -1)
@@ -45,7 +45,9 @@ def cases(draw: st.DrawFn) -> tuple[LabelTable, np.ndarray, tuple[str, str | Non
     scores[0] = np.where(np.isnan(scores[0]), 0, scores[0])
     cells = np.where(random.random(truth.shape) < draw(st.sampled_from([0.5, 0.6, 0.4, 0.02])), truth, 0)
     names = tuple(f"{NAMES[i % 5]} {i}.jpg" for i in range(images))
-    promise = Settings(draw(st.sampled_from([0.5, 0.7])), 0.6, review_only=draw(st.integers(0, 9)) == 9)
+    promise = CompletionSettings(
+        draw(st.sampled_from([0.5, 0.7])), 0.6, review_only=draw(st.integers(0, 9)) == 9
+    )
     return LabelTable(names, NAMES[:classes], cells), scores, draw(st.sampled_from(FILES)), promise
 
 
@@ -54,7 +56,7 @@ def completed(
     table: Path,
     scores: Path,
     encoding: str | None,
-    promise: Settings,
+    promise: CompletionSettings,
     certify_on: Path | None = None,
 ) -> Completion | None:
     """Complete, or None where a table that knows nothing, or nothing absent, is refused."""
@@ -69,7 +71,7 @@ def completed(
 @settings(max_examples=40, deadline=None)
 @given(cases())
 def test_known_cells_stay_and_doing_it_again_changes_nothing(
-    drawn: tuple[LabelTable, np.ndarray, tuple[str, str | None, str], Settings],
+    drawn: tuple[LabelTable, np.ndarray, tuple[str, str | None, str], CompletionSettings],
 ) -> None:
     table, scores, (name, encoding, format), promise = drawn
     with tempfile.TemporaryDirectory() as place:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
+from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.complete import Completion
 from satl.completion.workflow.from_run import _open, case_from_run, complete_run
-from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError, TableError
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
@@ -21,7 +21,7 @@ from satl.scenes import write_scenes
 from satl.scores import read_scores
 from training.tiny import TINY, tiny_config, train
 
-PROMISE = Settings(0.6, 0.6)
+PROMISE = CompletionSettings(0.6, 0.6)
 HOLDOUT = {"holdout": True, "holdout_fraction": 0.4}
 
 
@@ -156,7 +156,7 @@ def test_a_run_without_a_hold_out_can_only_propose(tmp_path: Path) -> None:
     train(tmp_path / "run", tiny_config("training.epochs=1", "training.stage1_epochs=1"))
     with pytest.raises(RunError, match=r"trained on all its known cells.*data\.holdout=true.*--review-only"):
         complete_run(tmp_path / "run", tmp_path / "out")
-    done = complete_run(tmp_path / "run", tmp_path / "out", Settings(review_only=True))
+    done = complete_run(tmp_path / "run", tmp_path / "out", CompletionSettings(review_only=True))
     assert (done.present, done.absent) == (0, 0)
     assert done.review > 0
     assert "nothing was left to test it on" in done.report["model"]

@@ -8,10 +8,10 @@ import pytest
 
 from completion.drawn import Drawn
 from satl.completion.files.completed_folder import CompletionFolder, check_free, new_folder
+from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.statistics.audit import Band
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
-from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError
 from satl.labels import read_table
 
@@ -22,7 +22,7 @@ def drawn() -> Drawn:
 
 
 def completed(
-    drawn: Drawn, folder: Path, settings: Settings | None = None, **options: bool
+    drawn: Drawn, folder: Path, settings: CompletionSettings | None = None, **options: bool
 ) -> CompletionFolder:
     labels, scores = drawn.write(folder, scores="s.npz")
     return complete(case_from_scores(scores, labels), folder / "out", settings, **options).folder
@@ -32,9 +32,9 @@ def test_an_earlier_completion_is_replaced_only_on_request(drawn: Drawn, tmp_pat
     folder = completed(drawn, tmp_path)
     before = folder.report.read_bytes()
     with pytest.raises(RunError, match=r"holds a completion already: .* or pass --force to replace it\.$"):
-        completed(drawn, tmp_path, Settings(0.8))
+        completed(drawn, tmp_path, CompletionSettings(0.8))
     assert folder.report.read_bytes() == before
-    completed(drawn, tmp_path, Settings(0.8), force=True)
+    completed(drawn, tmp_path, CompletionSettings(0.8), force=True)
     assert folder.read_report()["target_precision"] == 0.8
     assert [file.name for file in tmp_path.iterdir() if file.name.startswith(".")] == []
 

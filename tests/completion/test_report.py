@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.files.report_content import statement
 from satl.completion.files.report_page import _code, distribution, render_report
+from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import Completion, complete
-from satl.completion.workflow.judgement import Settings
+from satl.completion.workflow.report_content import statement
 
 NAMES = ("boat", "<b>bold</b> & co", "猫, cat")
 
@@ -76,13 +76,13 @@ def test_reasons_stand_in_the_page(done: Completion) -> None:
 
 def test_the_statement_fits_what_was_done() -> None:
     totals = {"unknown": 10, "present": 0, "absent": 0, "review": 1, "left": 9}
-    assert statement(Settings(), totals).endswith(
+    assert statement(CompletionSettings(), totals).endswith(
         "No precision could be promised for any class: see the reasons."
     )
-    assert "1 is proposed for review and 9 stay unknown" in statement(Settings(), totals)
-    assert statement(Settings(review_only=True), totals).endswith("so nothing is promised.")
+    assert "1 is proposed for review and 9 stay unknown" in statement(CompletionSettings(), totals)
+    assert statement(CompletionSettings(review_only=True), totals).endswith("so nothing is promised.")
     totals = {"unknown": 10, "present": 3, "absent": 4, "review": 2, "left": 1}
-    text = statement(Settings(0.9, 0.99, "table"), totals)
+    text = statement(CompletionSettings(0.9, 0.99, "table"), totals)
     assert text.endswith(
         "With 99 % confidence for all classes at once, at least 90 % of the cells accepted for each class and "
         "direction are right."

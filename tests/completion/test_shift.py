@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from reference import completion as reference
 from satl.completion import Verdict, certify, check_shift, precision_at_prevalence
-from satl.completion.statistics.bins import bin_scores
-from satl.completion.statistics.inputs import as_cells
+from satl.completion.statistics.class_cells import as_cells
 from satl.completion.statistics.mixture import fit_mixture, prevalence_interval
 from satl.completion.statistics.prevalence import target_at_prevalence
+from satl.completion.statistics.score_bins import bin_scores
 from satl.errors import SatlError
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
-from satl.completion.workflow.judgement import Settings
 from satl.errors import TableError
 from satl.inference.decision_thresholds import NEVER, at_least, read_thresholds, same_threshold
 
@@ -53,7 +53,9 @@ def test_certified_thresholds_of_a_completion(everything: Path, tmp_path: Path) 
 
 def test_a_withheld_threshold_is_none(everything: Path, tmp_path: Path) -> None:
     done = complete(
-        case_from_scores(everything, encoding="signed"), tmp_path / "completed", Settings(review_only=True)
+        case_from_scores(everything, encoding="signed"),
+        tmp_path / "completed",
+        CompletionSettings(review_only=True),
     )
     assert done.report["classes"][0]["present"]["threshold"] is not None
     assert read_thresholds(done.folder.thresholds, CLASSES).never.all()

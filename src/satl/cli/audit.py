@@ -82,7 +82,7 @@ def plan_command(
     """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
     from satl.completion.files.completed_folder import CompletionFolder
     from satl.completion.files.hand_labels import describe_plan, write_plan
-    from satl.completion.workflow.next_labels import plan_folder
+    from satl.completion.workflow.plan_from_folder import plan_folder
 
     plan, table = plan_folder(out, budget, seed, scores)
     if not len(plan):

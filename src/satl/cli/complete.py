@@ -89,8 +89,8 @@ def complete_command(
 ) -> None:
     """Fill the unknown cells of a table as far as a precision can be promised, and propose the rest for review."""
     from satl.completion.files.completed_folder import check_free
+    from satl.completion.statistics.assessment import CompletionSettings
     from satl.completion.workflow.complete import complete
-    from satl.completion.workflow.judgement import Settings
 
     if (run is None) == (scores is None):
         raise ConfigError(
@@ -118,7 +118,7 @@ def complete_command(
     check_free(out, force)
     family: Literal["class", "table"] = "table" if family_wise else "class"
     assumed: Literal["same", "prevalence"] = "prevalence" if transfer == "prevalence" else "same"
-    settings = Settings(precision, confidence, family, assumed, review_only)
+    settings = CompletionSettings(precision, confidence, family, assumed, review_only)
     if run is not None:
         columns = tuple(ignore_column or ())
         case = _from_run(run, labels, encoding, columns, checkpoint, plan, images, review_only, quiet)

@@ -5,13 +5,20 @@ Pure NumPy and SciPy on arrays (N, C): scores on any scale, labels +1 present, -
 
 from __future__ import annotations
 
-from satl.completion.statistics.audit import AuditResult, AuditSample, Band, Share, draw_audit, estimate_audit
+from satl.completion.statistics.audit import (
+    AuditResult,
+    AuditSample,
+    Band,
+    EstimatedShare,
+    draw_audit,
+    estimate_audit,
+)
 from satl.completion.statistics.certificates import Certificate, Certification, Reason
 from satl.completion.statistics.certify import certify
 from satl.completion.statistics.label_errors import LabelErrors, find_label_errors
-from satl.completion.statistics.plan import LabelPlan, plan_labels
+from satl.completion.statistics.label_plan import LabelPlan, plan_labels
 from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift, precision_at_prevalence
-from satl.completion.statistics.threshold_counts import Evidence
+from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.bounds import (
     clopper_pearson_interval,
     clopper_pearson_lower,
@@ -29,13 +36,13 @@ __all__ = [
     "Band",
     "Certificate",
     "Certification",
-    "Evidence",
+    "EstimatedShare",
     "HeldOut",
     "LabelErrors",
     "LabelPlan",
     "Reason",
-    "Share",
     "ShiftCheck",
+    "ThresholdCounts",
     "Verdict",
     "assign_folds",
     "certify",

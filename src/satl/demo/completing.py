@@ -35,9 +35,9 @@ def complete_demo(out: Path, model: Recogniser, run: Path, data: RunData, size: 
     """
     from PIL import Image
 
+    from satl.completion.statistics.assessment import CompletionSettings
     from satl.completion.workflow.case import Case
     from satl.completion.workflow.complete import complete
-    from satl.completion.workflow.judgement import Settings
     from satl.labels import TableFile
     from satl.scenes import render_scene
 
@@ -67,4 +67,4 @@ def complete_demo(out: Path, model: Recogniser, run: Path, data: RunData, size: 
         images=str(pictures.resolve()),
         keep_scores=True,
     )
-    return complete(case, out / COMPLETED, Settings(precision=_PRECISION))
+    return complete(case, out / COMPLETED, CompletionSettings(precision=_PRECISION))

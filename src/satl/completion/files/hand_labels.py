@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.statistics.audit import AuditSample, draw_audit
-from satl.completion.statistics.plan import LabelPlan
+from satl.completion.statistics.label_plan import LabelPlan
 from satl.errors import TableError, nearest
 from satl.evaluation.bounds import FloatArray, IntArray
 from satl.files import atomic_path

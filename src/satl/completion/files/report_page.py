@@ -21,7 +21,7 @@ def render_report(report: dict[str, Any], out: Path) -> str:
     """Return the page of a report.
 
     Args:
-        report: from :func:`satl.completion.files.report_content.build_report`.
+        report: from :func:`satl.completion.workflow.report_content.build_report`.
         out: the folder, as the user names it in commands.
     """
     from satl.drawing.html import render

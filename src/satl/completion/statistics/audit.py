@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.inputs import class_names
-from satl.errors import SatlError, nearest
+from satl.completion.statistics.class_cells import class_names
+from satl.errors import ArrayError, SatlError, nearest
 from satl.evaluation.bounds import (
     FloatArray,
     IntArray,
@@ -56,7 +56,7 @@ class AuditSample:
 
 
 @dataclass(frozen=True)
-class Share:
+class EstimatedShare:
     """An estimated share with an exact interval; arrays (G,), one entry per class, or one for the table."""
 
     estimate: FloatArray
@@ -81,11 +81,11 @@ class AuditResult:
         answered, unsure: (G, 4) answers of each band, and cells whose answer was "cannot tell".
     """
 
-    present_precision: Share
-    absent_precision: Share
-    present_recall: Share
-    absent_recall: Share
-    prevalence: Share
+    present_precision: EstimatedShare
+    absent_precision: EstimatedShare
+    present_recall: EstimatedShare
+    absent_recall: EstimatedShare
+    prevalence: EstimatedShare
     answered: IntArray
     unsure: IntArray
 
@@ -122,11 +122,11 @@ def draw_audit(
     """
     codes = np.asarray(bands)
     if codes.ndim != 2 or codes.dtype.kind not in "iu":
-        raise SatlError(
+        raise ArrayError(
             f"bands must be integers of the shape (images, classes), not {codes.dtype} {codes.shape}."
         )
     if codes.size and (codes.min() < 0 or codes.max() > _BANDS):
-        raise SatlError(f"A band must be a number from 0 to {_BANDS}: see satl.completion.Band.")
+        raise ArrayError(f"A band must be a number from 0 to {_BANDS}: see satl.completion.Band.")
     if size < 1:
         raise SatlError(f"An audit needs at least 1 cell of each band, not {size}.")
     if by not in ("class", "table"):
@@ -185,7 +185,7 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
         raise SatlError(f"confidence must lie between 0 and 1, both excluded, not {confidence}.")
     said = np.asarray(answers)
     if said.shape != sample.row.shape or not np.isin(said, (-1, 0, 1)).all():
-        raise SatlError(
+        raise ArrayError(
             f"There must be one answer of 1, -1 or 0 (cannot tell) for each of the {len(sample)} cells."
         )
     table = sample.by == "table"
@@ -214,9 +214,9 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
     joint_error = error / np.maximum((population > 0).sum(axis=1, keepdims=True), 1)
     joint = share_of(present, joint_error), share_of(absent, joint_error)
 
-    def band_share(index: int, value: int) -> Share:
+    def band_share(index: int, value: int) -> EstimatedShare:
         some = population[:, index] > 0
-        return Share(*(np.where(some, part[:, index], np.nan) for part in single[value]))
+        return EstimatedShare(*(np.where(some, part[:, index], np.nan) for part in single[value]))
 
     return AuditResult(
         present_precision=band_share(0, 0),
@@ -236,7 +236,7 @@ def _weighted(population: IntArray, share: FloatArray) -> FloatArray:
 
 def _recall(
     population: IntArray, estimate: FloatArray, low: FloatArray, high: FloatArray, band: int
-) -> Share:
+) -> EstimatedShare:
     """Share of all cells with the value that lie in ``band``; it rises with its own share, falls with the others."""
 
     def ratio(own: FloatArray, rest: FloatArray) -> FloatArray:
@@ -245,14 +245,16 @@ def _recall(
         return np.asarray(np.divide(mine, whole, out=np.full(mine.shape, np.nan), where=whole > 0))
 
     lowest, highest = ratio(low, high), ratio(high, low)
-    return Share(ratio(estimate, estimate), np.nan_to_num(lowest, nan=0.0), np.nan_to_num(highest, nan=1.0))
+    return EstimatedShare(
+        ratio(estimate, estimate), np.nan_to_num(lowest, nan=0.0), np.nan_to_num(highest, nan=1.0)
+    )
 
 
-def _total(population: IntArray, estimate: FloatArray, low: FloatArray, high: FloatArray) -> Share:
+def _total(population: IntArray, estimate: FloatArray, low: FloatArray, high: FloatArray) -> EstimatedShare:
     size = population.sum(axis=1)
 
     def mean(share: FloatArray) -> FloatArray:
         total = _weighted(population, share).sum(axis=1)
         return np.asarray(np.divide(total, size, out=np.full(total.shape, np.nan), where=size > 0))
 
-    return Share(mean(estimate), mean(low), mean(high))
+    return EstimatedShare(mean(estimate), mean(low), mean(high))

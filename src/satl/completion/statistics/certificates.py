@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.inputs import LabelMatrix, as_cells, class_names
-from satl.completion.statistics.labels_needed import Wanted
-from satl.completion.statistics.threshold_counts import Evidence
+from satl.completion.statistics.class_cells import LabelMatrix, as_cells, class_names
+from satl.completion.statistics.labels_needed import LabelsNeeded
+from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
 from satl.evaluation.undefined import finite_or_none
 
@@ -56,7 +56,7 @@ class Certificate:
         tested: tested cells of the class, whatever their score.
         found: share of the tested cells of this value that the threshold accepts; NaN where there is none.
         leaked: share of the tested cells of the other value that it accepts.
-        wanted: how many more labels are expected to bring a certificate, and where.
+        needed: how many more labels are expected to bring a certificate, and where.
     """
 
     value: int
@@ -70,7 +70,7 @@ class Certificate:
     tested: IntArray
     found: FloatArray
     leaked: FloatArray
-    wanted: Wanted
+    needed: LabelsNeeded
 
     @property
     def certified(self) -> BoolArray:
@@ -94,7 +94,7 @@ class Certificate:
 
     def explain(self, names: Any = None) -> list[str]:
         """One sentence per class: the threshold and its evidence, or why there is none and what would help."""
-        from satl.completion.statistics.wording import explain_certificate
+        from satl.completion.statistics.explanations import explain_certificate
 
         return explain_certificate(self, class_names(names, len(self.reason)))
 
@@ -105,14 +105,14 @@ class Certification:
 
     Attributes:
         present, absent: thresholds of the two directions.
-        present_evidence, absent_evidence: the counts at all grid points.
+        present_counts, absent_counts: the counts at all grid points.
         precision, confidence, guard, family, transfer: as asked for.
     """
 
     present: Certificate
     absent: Certificate
-    present_evidence: Evidence
-    absent_evidence: Evidence
+    present_counts: ThresholdCounts
+    absent_counts: ThresholdCounts
     precision: float
     confidence: float
     guard: float
@@ -135,7 +135,7 @@ class Certification:
         return decision
 
     def as_dict(self, names: Any = None) -> dict[str, Any]:
-        """Settings and one record per class and direction; JSON-safe (undefined is None)."""
+        """CompletionSettings and one record per class and direction; JSON-safe (undefined is None)."""
         classes = class_names(names, len(self.present.reason))
         present, absent = (self._records(side, classes) for side in (self.present, self.absent))
         return {
@@ -151,7 +151,7 @@ class Certification:
         }
 
     def _records(self, certificate: Certificate, names: tuple[str, ...]) -> list[dict[str, Any]]:
-        certified, wanted = certificate.certified, certificate.wanted
+        certified, needed = certificate.certified, certificate.needed
         columns = {
             "threshold": certificate.threshold,
             "promised": np.where(certified, self.precision, np.nan),
@@ -164,9 +164,9 @@ class Certification:
             "found": certificate.found,
             "leaked": certificate.leaked,
             "tested": certificate.tested,
-            "more_labels": np.where(certified, np.nan, wanted.at_random),
-            "more_labels_in_zone": np.where(certified, np.nan, wanted.in_zone),
-            "zone": np.where(certified, np.nan, wanted.zone),
+            "more_labels": np.where(certified, np.nan, needed.at_random),
+            "more_labels_in_zone": np.where(certified, np.nan, needed.in_zone),
+            "zone": np.where(certified, np.nan, needed.zone),
         }
         sentences = certificate.explain(names)
         return [

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from satl.checks.array_checks import as_labels
 from satl.completion.statistics.certificates import Certificate, Certification, Reason
-from satl.completion.statistics.inputs import as_cells
-from satl.completion.statistics.labels_needed import error_rates, labels_wanted
+from satl.completion.statistics.class_cells import as_cells
+from satl.completion.statistics.fixed_sequence import passing_thresholds, starting_points
+from satl.completion.statistics.labels_needed import error_rates, estimate_labels_needed
 from satl.completion.statistics.prevalence import prevalence_bounds, target_at_prevalence
-from satl.completion.statistics.sequence import passing_thresholds, starting_points
-from satl.completion.statistics.threshold_counts import Evidence, gather_evidence
+from satl.completion.statistics.threshold_counts import ThresholdCounts, count_at_thresholds
 from satl.errors import SatlError, nearest
 from satl.evaluation.bounds import (
     BoolArray,
@@ -49,7 +49,7 @@ def certify(
     like the unknown ones (``transfer="same"``: a random choice decided what is known), or they are like them
     among the positives and among the negatives, only mixed in another proportion (``"prevalence"``); precision
     does not recover below the threshold where it first misses the target (single crossing, see
-    :func:`satl.completion.statistics.sequence.passing_thresholds`, with the proof).
+    :func:`satl.completion.statistics.fixed_sequence.passing_thresholds`, with the proof).
 
     Guarantee: for each class and direction, the probability that a threshold is given whose precision is
     below ``precision`` is at most 1 - ``confidence``. With ``family="table"`` that is the probability that
@@ -118,22 +118,22 @@ def certify(
         np.broadcast_to(np.asarray(present_zone, dtype=np.float64), (count,)),
         np.broadcast_to(np.asarray(absent_zone, dtype=np.float64), (count,)),
     )
-    evidence = gather_evidence(array, known, tested, guard, purpose, limits)
+    directions = count_at_thresholds(array, known, tested, guard, purpose, limits)
     level = 1 - confidence
     if family == "table":
-        level /= _statements(evidence[0], precision, level)
+        level /= _statements(directions[0], precision, level)
     targets = (np.full(count, precision), np.full(count, precision))
     estimable = np.ones(count, dtype=np.bool_)
     if transfer == "prevalence":
         low, high, estimable = prevalence_bounds(array, known, tested, 1 - _PREVALENCE_SHARE * level)
         targets = (
-            target_at_prevalence(precision, evidence[0].same, evidence[0].other, low),
-            target_at_prevalence(precision, evidence[1].same, evidence[1].other, 1 - high),
+            target_at_prevalence(precision, directions[0].same, directions[0].other, low),
+            target_at_prevalence(precision, directions[1].same, directions[1].other, 1 - high),
         )
         level *= 1 - _PREVALENCE_SHARE
     levels = np.full(count, level)
     passed, choice, closest, reason = [], [], [], []
-    for counts, target, zone in zip(evidence, targets, limits, strict=True):
+    for counts, target, zone in zip(directions, targets, limits, strict=True):
         starts = starting_points(counts.tested, target, levels)
         p_value = errors_at_most(counts.errors, counts.cells, target[:, np.newaxis])
         passing = passing_thresholds(counts.cells, p_value, *starts)
@@ -146,18 +146,18 @@ def certify(
         seen = error_rates(counts, prior=1)[np.arange(count), closest[-1]] <= 1 - target
         few = (counts.cells.max(axis=1) < starts[0][:, 0]) | seen
         reason.append(_reasons(counts, passing, allowed, estimable, few))
-    _separate(evidence, passed, choice, reason)
+    _separate(directions, passed, choice, reason)
     present, absent = (
-        _certificate(evidence[i], choice[i], closest[i], reason[i], targets[i], levels, guard)
+        _certificate(directions[i], choice[i], closest[i], reason[i], targets[i], levels, guard)
         for i in range(2)
     )
-    return Certification(present, absent, *evidence, precision, confidence, guard, family, transfer)
+    return Certification(present, absent, *directions, precision, confidence, guard, family, transfer)
 
 
-def _statements(evidence: Evidence, precision: float, level: float) -> int:
+def _statements(counts: ThresholdCounts, precision: float, level: float) -> int:
     """Number of statements that could be made at all; it looks at no label, so it may depend on the data."""
-    enough = evidence.tested >= labels_needed_at(precision, level)
-    return max(1, 2 * int(np.count_nonzero(enough & (evidence.unknown > 0))))
+    enough = counts.tested >= labels_needed_at(precision, level)
+    return max(1, 2 * int(np.count_nonzero(enough & (counts.unknown > 0))))
 
 
 def _loosest(allowed: BoolArray) -> IntArray:
@@ -167,14 +167,14 @@ def _loosest(allowed: BoolArray) -> IntArray:
 
 
 def _reasons(
-    evidence: Evidence, passing: BoolArray, allowed: BoolArray, estimable: BoolArray, few: BoolArray
+    counts: ThresholdCounts, passing: BoolArray, allowed: BoolArray, estimable: BoolArray, few: BoolArray
 ) -> IntArray:
     """First condition that fails, in the order in which a person would look."""
     conditions = (
-        (evidence.unknown == 0, Reason.NOTHING_UNKNOWN),
-        ((evidence.same == 0) & (evidence.planned == 0), Reason.NONE_OF_VALUE),
-        (evidence.other == 0, Reason.NONE_OF_OTHER),
-        (np.isnan(evidence.limit), Reason.TOO_FEW_OF_OTHER),
+        (counts.unknown == 0, Reason.NOTHING_UNKNOWN),
+        ((counts.same == 0) & (counts.planned == 0), Reason.NONE_OF_VALUE),
+        (counts.other == 0, Reason.NONE_OF_OTHER),
+        (np.isnan(counts.limit), Reason.TOO_FEW_OF_OTHER),
         (~estimable, Reason.PREVALENCE_OPEN),
         (~passing.any(axis=1) & few, Reason.TOO_FEW),
         (~passing.any(axis=1), Reason.TOO_LOW),
@@ -185,7 +185,7 @@ def _reasons(
 
 
 def _separate(
-    evidence: tuple[Evidence, Evidence],
+    directions: tuple[ThresholdCounts, ThresholdCounts],
     passed: list[BoolArray],
     choice: list[IntArray],
     reason: list[IntArray],
@@ -195,9 +195,9 @@ def _separate(
     All passing points hold at once, so any stricter passing pair keeps the promise: the one that makes the
     fewest errors on the tested cells. Only low targets or lopsided classes come here.
     """
-    present, absent = evidence
+    present, absent = directions
     both = (choice[0] >= 0) & (choice[1] >= 0)
-    thresholds = [side.at(point)[0] for side, point in zip(evidence, choice, strict=True)]
+    thresholds = [side.at(point)[0] for side, point in zip(directions, choice, strict=True)]
     for row in np.flatnonzero(both & (thresholds[0] <= thresholds[1])):
         best: tuple[int, int, int, int] | None = None
         lower = np.flatnonzero(passed[1][row])
@@ -218,7 +218,7 @@ def _separate(
 
 
 def _certificate(
-    evidence: Evidence,
+    counts: ThresholdCounts,
     choice: IntArray,
     closest: IntArray,
     reason: IntArray,
@@ -228,7 +228,7 @@ def _certificate(
 ) -> Certificate:
     certified = choice >= 0
     # Without a threshold, show the point that comes closest to one.
-    threshold, cells, errors, accepted = evidence.at(np.where(certified, choice, closest))
+    threshold, cells, errors, accepted = counts.at(np.where(certified, choice, closest))
 
     rows = np.arange(len(choice))
 
@@ -238,7 +238,7 @@ def _certificate(
         return result
 
     return Certificate(
-        value=evidence.value,
+        value=counts.value,
         threshold=np.where(certified, threshold, np.nan),
         reason=reason,
         target=target,
@@ -246,8 +246,8 @@ def _certificate(
         cells=cells,
         errors=errors,
         accepted=np.where(certified, accepted, 0),
-        tested=evidence.tested,
-        found=share(evidence.found, evidence.same),
-        leaked=share(evidence.leaked, evidence.other),
-        wanted=labels_wanted(evidence, target, level, guard),
+        tested=counts.tested,
+        found=share(counts.found, counts.same),
+        leaked=share(counts.leaked, counts.other),
+        needed=estimate_labels_needed(counts, target, level, guard),
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.inputs import as_cells
+from satl.completion.statistics.class_cells import as_cells
 from satl.errors import SatlError
 from satl.evaluation.bounds import FloatArray, IntArray
 

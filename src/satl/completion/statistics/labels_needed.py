@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaincinv
 
-from satl.completion.statistics.sequence import FIRST_SHARE
-from satl.completion.statistics.threshold_counts import Evidence
+from satl.completion.statistics.fixed_sequence import FIRST_SHARE
+from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, labels_needed_at
 
 # Numbers of errors to plan for: all small ones, then in steps of a tenth, up to some 100,000 labels.
@@ -18,7 +18,7 @@ _PRIOR = 0.25
 
 
 @dataclass(frozen=True)
-class Wanted:
+class LabelsNeeded:
     """The cheapest way to a certificate, per class of one direction; (C,) each.
 
     Attributes:
@@ -64,26 +64,30 @@ def cells_required(error_rate: FloatArray, target: FloatArray, level: FloatArray
     return required
 
 
-def error_rates(evidence: Evidence, prior: float) -> FloatArray:
+def error_rates(counts: ThresholdCounts, prior: float) -> FloatArray:
     """Estimate the share of errors at every grid point, (C, M).
 
     Three right cells of three do not make a rate of 0: to the cells of a point come ``prior`` cells that
     are wrong as often as the cells of the whole class have the other value.
 
-    >>> from satl.completion.statistics.threshold_counts import gather_evidence
+    >>> from satl.completion.statistics.threshold_counts import count_at_thresholds
     >>> labels = np.array([[1], [1], [-1], [-1], [0], [0]], dtype=np.int8)
     >>> scores = np.array([[0.9], [0.8], [0.2], [0.1], [0.7], [0.0]])
-    >>> error_rates(gather_evidence(scores, labels, None, guard=0.0)[0], prior=1)
+    >>> error_rates(count_at_thresholds(scores, labels, None, guard=0.0)[0], prior=1)
     array([[0.16666667, 0.5       ]])
     """
-    tested = evidence.same + evidence.other
-    usual = np.divide(evidence.other, tested, out=np.full(tested.shape, 0.5), where=tested > 0)
-    return np.asarray((evidence.errors + prior * usual[:, np.newaxis]) / (evidence.cells + prior))
+    tested = counts.same + counts.other
+    usual = np.divide(counts.other, tested, out=np.full(tested.shape, 0.5), where=tested > 0)
+    return np.asarray((counts.errors + prior * usual[:, np.newaxis]) / (counts.cells + prior))
 
 
-def labels_wanted(
-    evidence: Evidence, target: FloatArray, level: FloatArray, guard: float, allowed: BoolArray | None = None
-) -> Wanted:
+def estimate_labels_needed(
+    counts: ThresholdCounts,
+    target: FloatArray,
+    level: FloatArray,
+    guard: float,
+    allowed: BoolArray | None = None,
+) -> LabelsNeeded:
     """Find the grid point that a certificate would reach with the fewest labels.
 
     It is an expectation with about even odds, from the error rate seen so far (:func:`error_rates`), and not a
@@ -92,42 +96,42 @@ def labels_wanted(
     strictest cells, twice as many as that.
 
     Args:
-        evidence: counts of one direction.
+        counts: counts of one direction.
         target, level: (C,) as tested.
         guard: the conformal guard, see :func:`satl.completion.certify`.
         allowed: (C, M) points to choose among; None for all.
     """
-    required = cells_required(error_rates(evidence, _PRIOR), target, FIRST_SHARE * level)
-    more = np.where(np.isfinite(required), np.maximum(required - evidence.cells, 0), np.inf)
+    required = cells_required(error_rates(counts, _PRIOR), target, FIRST_SHARE * level)
+    more = np.where(np.isfinite(required), np.maximum(required - counts.cells, 0), np.inf)
     # Enough cells of the other value for the guard to speak; at random, they come as often as so far.
     need_other = np.ceil(guard / (1 - guard) - 1e-9) if guard else 1.0
-    short = np.maximum(need_other - evidence.other, 0)
-    for_guard = short * (evidence.same + evidence.other + 1) / (evidence.other + 0.5)
+    short = np.maximum(need_other - counts.other, 0)
+    for_guard = short * (counts.same + counts.other + 1) / (counts.other + 0.5)
 
-    possible = (required <= evidence.accepted) & ~np.isnan(evidence.grid)
+    possible = (required <= counts.accepted) & ~np.isnan(counts.grid)
     if allowed is not None:
         possible &= allowed
-    share = evidence.accepted / np.maximum(evidence.unknown, 1)[:, np.newaxis]
+    share = counts.accepted / np.maximum(counts.unknown, 1)[:, np.newaxis]
     at_random = np.where(possible, more, np.inf) / np.where(possible, share, 1.0)
     point = at_random.argmin(axis=1)
     rows = np.arange(len(point))
     in_zone, at_random = required[rows, point], at_random[rows, point]
     fewest = labels_needed_at(target, level)
-    open_ = (evidence.cells.max(axis=1) < fewest) | (evidence.same == 0)
-    open_ &= ~np.isfinite(at_random) & np.isfinite(fewest) & (evidence.unknown > 0)
-    enough = evidence.accepted >= np.minimum(2 * fewest, evidence.unknown)[:, np.newaxis]
+    open_ = (counts.cells.max(axis=1) < fewest) | (counts.same == 0)
+    open_ &= ~np.isfinite(at_random) & np.isfinite(fewest) & (counts.unknown > 0)
+    enough = counts.accepted >= np.minimum(2 * fewest, counts.unknown)[:, np.newaxis]
     point = np.where(open_, enough.argmax(axis=1), point)
-    in_zone = np.where(open_, np.minimum(fewest, evidence.unknown), in_zone)
+    in_zone = np.where(open_, np.minimum(fewest, counts.unknown), in_zone)
     # Cells of the other value, all there is of a value that nobody has seen, help with nothing.
-    helpful = np.where(evidence.same > 0, evidence.cells.max(axis=1), 0)
+    helpful = np.where(counts.same > 0, counts.cells.max(axis=1), 0)
     at_random = np.where(open_, fewest - helpful, at_random)
 
     none = ~np.isfinite(at_random)
     # Enough cells for a test of this point alone, but the sequence ended at a stricter one, and with more cells at
     # random it may again.
     at_random = np.where((at_random > 0) | (for_guard > 0), at_random, np.inf)
-    zone, _, _, _ = evidence.at(point)
-    return Wanted(
+    zone, _, _, _ = counts.at(point)
+    return LabelsNeeded(
         point=np.where(none, -1, point),
         zone=np.where(none, np.nan, zone),
         in_zone=np.where(none, np.inf, in_zone),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.bins import bin_scores
-from satl.completion.statistics.inputs import BoolMatrix, FloatMatrix, LabelMatrix
+from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.statistics.mixture import prevalence_interval
+from satl.completion.statistics.score_bins import bin_scores
 from satl.evaluation.bounds import BoolArray, FloatArray
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.bins import BinnedScores, bin_scores
 from satl.completion.statistics.certificates import Certificate, Certification
-from satl.completion.statistics.inputs import as_cells, class_names
+from satl.completion.statistics.class_cells import as_cells, class_names
 from satl.completion.statistics.mixture import Mixture, fit_mixture, prevalence_interval
-from satl.completion.statistics.threshold_counts import Evidence
+from satl.completion.statistics.score_bins import BinnedScores, bin_scores
+from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.errors import SatlError
 from satl.evaluation.bounds import (
     FloatArray,
@@ -204,8 +204,8 @@ def check_shift(
     precisions = [np.full(len(enough), np.nan)] * 4
     if certification is not None:
         sides = (
-            (certification.present, certification.present_evidence, prevalence, low),
-            (certification.absent, certification.absent_evidence, 1 - prevalence, 1 - high),
+            (certification.present, certification.present_counts, prevalence, low),
+            (certification.absent, certification.absent_counts, 1 - prevalence, 1 - high),
         )
         precisions = [value for side in sides for value in _reweighted(*side, confidence)]
     return ShiftCheck(
@@ -242,7 +242,7 @@ def precision_at_prevalence(
 
 def _reweighted(
     certificate: Certificate,
-    evidence: Evidence,
+    counts: ThresholdCounts,
     prevalence: FloatArray,
     lowest: FloatArray,
     confidence: float,
@@ -254,9 +254,9 @@ def _reweighted(
     """
     each = 1 - (1 - confidence) / 4
     share = np.where(certificate.certified, certificate.found, 0.0)
-    found = clopper_pearson_lower(np.round(share * evidence.same), evidence.same, each)
+    found = clopper_pearson_lower(np.round(share * counts.same), counts.same, each)
     share = np.where(certificate.certified, certificate.leaked, 0.0)
-    leaked = clopper_pearson_upper(np.round(share * evidence.other), evidence.other, each)
+    leaked = clopper_pearson_upper(np.round(share * counts.other), counts.other, each)
     estimate = precision_at_prevalence(certificate.found, certificate.leaked, prevalence)
     bound = precision_at_prevalence(found, leaked, lowest)
     return estimate, np.where(np.isnan(estimate), np.nan, bound)

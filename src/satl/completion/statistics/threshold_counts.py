@@ -1,4 +1,4 @@
-"""What the tested cells say at every threshold of the grid, for both directions and all classes."""
+"""Tested cells that each threshold accepts, and the wrong ones among them; both directions, all classes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.inputs import BoolMatrix, ClassCells, FloatMatrix, LabelMatrix, class_cells
-from satl.completion.statistics.sequence import threshold_grid
+from satl.completion.statistics.class_cells import (
+    BoolMatrix,
+    ClassCells,
+    FloatMatrix,
+    LabelMatrix,
+    class_cells,
+)
+from satl.completion.statistics.fixed_sequence import threshold_grid
 from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, conformal_rank
 from satl.labels.table import ABSENT, PRESENT
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ThresholdCounts:
     """Counts at the grid points of one direction; a row per class, points from the strictest to the loosest.
 
     Attributes:
@@ -75,15 +81,15 @@ class Evidence:
         )
 
 
-def gather_evidence(
+def count_at_thresholds(
     scores: FloatMatrix,
     labels: LabelMatrix,
     held_out: BoolMatrix | None,
     guard: float,
     planned: LabelMatrix | None = None,
     zones: tuple[FloatArray, FloatArray] | None = None,
-) -> tuple[Evidence, Evidence]:
-    """Count for every class, threshold and direction; (evidence for present, evidence for absent).
+) -> tuple[ThresholdCounts, ThresholdCounts]:
+    """Count for every class, threshold and direction; returns the counts for present and those for absent.
 
     Args:
         scores, labels, held_out: (N, C) as checked by ``as_cells``.
@@ -92,7 +98,7 @@ def gather_evidence(
         zones: (C,) for present and for absent, the score up to which the planned cells were drawn; NaN: no limit.
 
     >>> labels = np.array([[1], [-1], [0], [0]], dtype=np.int8)
-    >>> present, absent = gather_evidence(np.array([[0.8], [0.3], [0.7], [0.2]]), labels, None, guard=0.0)
+    >>> present, absent = count_at_thresholds(np.array([[0.8], [0.3], [0.7], [0.2]]), labels, None, guard=0.0)
     >>> present.grid, present.cells, present.errors, present.accepted
     (array([[0.7, 0.2]]), array([[1, 2]]), array([[0, 1]]), array([[1, 2]]))
     >>> absent.grid, absent.cells, absent.errors, absent.accepted
@@ -106,7 +112,7 @@ def gather_evidence(
         )
     ]
 
-    def stacked(classes: tuple[_Direction, ...], value: int) -> Evidence:
+    def stacked(classes: tuple[_Direction, ...], value: int) -> ThresholdCounts:
         length = np.array([len(one.grid) for one in classes], dtype=np.int64)
         inside = np.arange(max(length.max(initial=0), 1)) < length[:, np.newaxis]
 
@@ -126,7 +132,7 @@ def gather_evidence(
             instead = (picked > 0)[:, np.newaxis]
             errors = np.where(instead, padded("planned_errors"), errors)
             cells = np.where(instead, padded("planned_right") + errors, cells)
-        return Evidence(
+        return ThresholdCounts(
             value=value,
             grid=padded("grid", np.nan, np.float64),
             cells=cells,

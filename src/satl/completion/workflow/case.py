@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.files.hand_labels import PlanAnswers, read_answers
-from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
+from satl.completion.statistics.class_cells import BoolMatrix, LabelMatrix
 from satl.errors import Argument, RunError, Sentence, TableError
 from satl.evaluation.bounds import FloatArray
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_other_table

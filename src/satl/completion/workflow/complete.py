@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from satl.completion.files.changes import HEADER, ChangeFormat
+from satl.completion.files.changes import HEADER, ChangeFormat, Group
 from satl.completion.files.completed_folder import CompletionFolder, check_free, new_folder
-from satl.completion.files.report_content import build_report, threshold_rows
-from satl.completion.statistics.inputs import LabelMatrix
+from satl.completion.statistics.assessment import CompletionSettings, assess
+from satl.completion.statistics.class_cells import LabelMatrix
+from satl.completion.statistics.class_changes import ClassChanges, ClassCounts, Rows, TableChanges
 from satl.completion.workflow.case import Case
-from satl.completion.workflow.class_changes import ClassCounts, TableChanges
-from satl.completion.workflow.judgement import Settings, judge
+from satl.completion.workflow.report_content import build_report, threshold_rows
 from satl.errors import RunError, TableError
+from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, write_table
 from satl.labels.io import FORMATS
 from satl.labels.io.arrays import write_arrays, write_label_arrays
@@ -57,17 +58,17 @@ class Completion:
 def complete(
     case: Case,
     out: str | Path,
-    settings: Settings | None = None,
+    settings: CompletionSettings | None = None,
     *,
     list_all: bool = False,
     force: bool = False,
 ) -> Completion:
     """Complete a table and write the folder ``out``; see :mod:`satl.completion.files.completed_folder` for its files.
 
-    Known cells never change. An unknown cell is *accepted* beyond a certified threshold; it is proposed for
-    *review*, as present, if it is not accepted and scores at least the model's best guess
-    (:func:`satl.completion.workflow.judgement.best_guesses`) or a certified threshold that is withheld; it is *left*
-    unknown otherwise. Known cells that the model contradicts out of sample are proposed for review as well.
+    Known cells never change. An unknown cell is *accepted* beyond a certified threshold; it is proposed for *review*,
+    as present, if it is not accepted and scores at least the threshold with the best F1 (:func:`satl.completion.
+    statistics.assessment.best_f1_thresholds`) or a certified threshold that is withheld; it is *left* unknown
+    otherwise. Known cells that the model contradicts out of sample are proposed for review as well.
 
     Args:
         case: the table and the scores.
@@ -81,23 +82,23 @@ def complete(
         TableError: nothing is known, or nothing is known to be absent and ``settings.review_only`` is not set.
         RunError: ``out`` cannot be written, or nothing is out of sample and ``settings.review_only`` is not set.
     """
-    settings = settings or Settings()
+    settings = settings or CompletionSettings()
     check_free(out, force)
     _check_case(case, settings)
     # One class after the other is looked at from here on, so each lies in one piece of memory.
     scores, basis = np.asfortranarray(case.scores), np.asfortranarray(case.basis)
-    judgement = judge(scores, basis, case.tested, settings, case.planned, case.zones)
+    assessment = assess(scores, basis, case.tested, settings, case.planned, case.zones)
     labels = basis if case.basis is case.table.cells else np.asfortranarray(case.table.cells)
-    changes = TableChanges(scores, labels, judgement, settings.precision, list_all, case.confirmed)
+    changes = TableChanges(scores, labels, assessment, list_all, case.confirmed)
     with new_folder(out, force) as temporary:
         folder = CompletionFolder(temporary)
         completed = labels.copy(order="F")
         with ThreadPoolExecutor(max_workers=1) as beside:
             given = beside.submit(_write_given, case, folder)
-            found = _write_changes(folder.changes, case.table, changes, completed)
+            found = _write_changes(folder.changes, case.table, changes, settings.precision, completed)
             given.result()
         write_alike(case.file, completed, temporary)
-        report = build_report(case, settings, judgement, found, changes)
+        report = build_report(case, settings, assessment, found, changes)
         if not (completed == 0).any() and case.file.encoding not in (None, "words"):
             report["notes"].append(
                 f"Nothing is unknown any more, so that the completed table may be read in several ways: pass "
@@ -120,7 +121,7 @@ def complete(
     )
 
 
-def _check_case(case: Case, settings: Settings) -> None:
+def _check_case(case: Case, settings: CompletionSettings) -> None:
     """Refuse what cannot give a certificate for any class, unless proposals are all that is wanted."""
     tested = case.basis if case.tested is None else np.where(case.tested, case.basis, np.int8(0))
     place = case.source["labels"]
@@ -142,7 +143,7 @@ def _check_case(case: Case, settings: Settings) -> None:
 
 
 def _write_changes(
-    path: Path, table: LabelTable, changes: TableChanges, completed: LabelMatrix
+    path: Path, table: LabelTable, changes: TableChanges, precision: float, completed: LabelMatrix
 ) -> list[ClassCounts]:
     """Write ``changes.csv`` and fill ``completed`` (N, C) in place; return what happened to every class."""
     formatted = ChangeFormat(table.images)
@@ -155,7 +156,7 @@ def _write_changes(
             completed[found.present, column] = PRESENT
             completed[found.absent, column] = ABSENT
             counts.append(ClassCounts.of(found))
-            for group in changes.groups(column, table.classes[column], found):
+            for group in _groups(changes, column, table.classes[column], found, precision):
                 text.extend(formatted.blocks(group))
         return counts, text
 
@@ -174,6 +175,31 @@ def _write_changes(
             stream.writelines(text)
             kept.extend(counts)
     return kept
+
+
+def _groups(
+    changes: TableChanges, column: int, name: str, found: ClassChanges, precision: float
+) -> Iterator[Group]:
+    """Yield the rows of ``changes.csv`` of one class: accepted, then for review, then left."""
+    scores, labels = changes.scores[:, column], changes.labels[:, column]
+    certification = changes.assessment.certification
+    upper, lower = (
+        finite_or_none(side.threshold[column]) for side in (certification.present, certification.absent)
+    )
+
+    def group(rows: Rows, value: int, threshold: float | None, band: str, source: str) -> Group:
+        bound = precision if band == "accepted" else None
+        return Group(name, value, rows, scores[rows], threshold, band, source, bound)
+
+    yield group(found.present, 1, upper, "accepted", "certificate")
+    if changes.list_absent:
+        yield group(found.absent, -1, lower, "accepted", "certificate")
+    for known in (-1, 1):  # known cells: their value is asked about, never changed
+        rows = found.errors[labels[found.errors] == known]
+        yield group(rows, -known, None, "review", "label-error")
+    yield group(found.review, 1, upper, "review", "model")
+    if changes.list_left:
+        yield group(found.left, -1, lower, "left", "model")
 
 
 def _write_given(case: Case, folder: CompletionFolder) -> None:

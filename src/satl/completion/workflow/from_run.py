@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from satl.completion.statistics.inputs import BoolMatrix, LabelMatrix
+from satl.completion.statistics.assessment import CompletionSettings
+from satl.completion.statistics.class_cells import BoolMatrix, LabelMatrix
 from satl.completion.workflow.case import Case, with_plan
 from satl.completion.workflow.complete import Completion, complete
-from satl.completion.workflow.judgement import Settings
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_table
 from satl.labels.holdout import HeldOut
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], Any]
 def complete_run(
     run: str | Path,
     out: str | Path,
-    settings: Settings | None = None,
+    settings: CompletionSettings | None = None,
     *,
     labels: str | Path | None = None,
     images: str | Path | None = None,
@@ -38,7 +38,7 @@ def complete_run(
     progress: Progress | None = None,
 ) -> Completion:
     """Complete the table of a run; see :func:`case_from_run` and :func:`satl.completion.workflow.complete.complete`."""
-    settings = settings or Settings()
+    settings = settings or CompletionSettings()
     case = case_from_run(
         run,
         labels,

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.inputs import BoolMatrix, ClassCells, FloatMatrix, LabelMatrix, class_cells
+from satl.completion.statistics.class_cells import (
+    BoolMatrix,
+    ClassCells,
+    FloatMatrix,
+    LabelMatrix,
+    class_cells,
+)
 from satl.evaluation.bounds import BoolArray, FloatArray, IntArray
 
 # Fewer cells than these cannot tell two distributions apart, so nothing is said about such a class.

@@ -1,4 +1,4 @@
-"""The checks of this room's input, and the walk over its classes."""
+"""Checked input of the statistics, and the scored cells of one class after the other."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference import completion as reference
-from satl.completion.statistics import sequence
-from satl.completion.statistics.sequence import starting_points, threshold_grid
+from satl.completion.statistics import fixed_sequence
+from satl.completion.statistics.fixed_sequence import starting_points, threshold_grid
 from satl.evaluation.bounds import errors_at_most
 
 
@@ -56,7 +56,7 @@ def test_sequence_equals_the_reference(seed, points, target):
     cells = np.cumsum(steps, axis=1)
     errors = np.cumsum(random.binomial(steps, 0.7 * (1 - target)), axis=1)
     counts, levels = starting_points(cells[:, -1], np.full(4, target), np.full(4, 0.05))
-    passed = sequence.passing_thresholds(cells, errors_at_most(errors, cells, target), counts, levels)
+    passed = fixed_sequence.passing_thresholds(cells, errors_at_most(errors, cells, target), counts, levels)
     for row in range(4):
         expected = reference.passing(
             cells[row].tolist(),
@@ -69,7 +69,7 @@ def test_sequence_equals_the_reference(seed, points, target):
 
 def test_empty_and_small_first_points_do_not_end_the_sequence():
     cells, errors = np.array([[0, 3, 40, 59, 60]]), np.array([[0, 1, 0, 0, 0]])
-    passed = sequence.passing_thresholds(
+    passed = fixed_sequence.passing_thresholds(
         cells, errors_at_most(errors, cells, 0.95), np.array([[59.0]]), np.array([[0.05]])
     )
     assert passed.tolist() == [[False, False, False, True, True]]
@@ -78,9 +78,9 @@ def test_empty_and_small_first_points_do_not_end_the_sequence():
 def test_a_failure_ends_it_although_later_points_look_good():
     cells, errors = np.array([[59, 80, 300, 600]]), np.array([[0, 3, 0, 0]])
     p_values = errors_at_most(errors, cells, 0.95)
-    alone = sequence.passing_thresholds(cells, p_values, np.array([[59.0]]), np.array([[0.05]]))
+    alone = fixed_sequence.passing_thresholds(cells, p_values, np.array([[59.0]]), np.array([[0.05]]))
     assert alone.tolist() == [[True, False, False, False]]
-    again = sequence.passing_thresholds(
+    again = fixed_sequence.passing_thresholds(
         cells, p_values, np.array([[59.0, 250.0]]), np.array([[0.049, 0.001]])
     )
     assert again.tolist() == [[True, False, True, True]]
@@ -90,7 +90,11 @@ def test_error_probability_in_hand_adds_up():
     # Two errors in 124 cells have a p-value of 0.0494: enough for both levels together only.
     cells, errors = np.array([[100, 124]]), np.array([[0, 2]])
     p_values = errors_at_most(errors, cells, 0.95)
-    both = sequence.passing_thresholds(cells, p_values, np.array([[100.0, 124.0]]), np.array([[0.03, 0.02]]))
-    later = sequence.passing_thresholds(cells, p_values, np.array([[np.inf, 124.0]]), np.array([[0.0, 0.02]]))
+    both = fixed_sequence.passing_thresholds(
+        cells, p_values, np.array([[100.0, 124.0]]), np.array([[0.03, 0.02]])
+    )
+    later = fixed_sequence.passing_thresholds(
+        cells, p_values, np.array([[np.inf, 124.0]]), np.array([[0.0, 0.02]])
+    )
     assert both.tolist() == [[True, True]]
     assert later.tolist() == [[False, False]]

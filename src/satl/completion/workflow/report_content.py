@@ -9,11 +9,11 @@ import numpy as np
 
 from satl import __version__
 from satl.completion.files.completed_folder import FORMAT
+from satl.completion.statistics.assessment import Assessment, CompletionSettings, Withheld
 from satl.completion.statistics.certificates import Certificate
+from satl.completion.statistics.class_changes import ClassCounts, TableChanges
 from satl.completion.statistics.shift import Verdict
 from satl.completion.workflow.case import Case
-from satl.completion.workflow.class_changes import ClassCounts, TableChanges
-from satl.completion.workflow.judgement import Judgement, Settings, Withheld
 from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable
 
@@ -32,15 +32,15 @@ _WITHHELD = {
 
 def build_report(
     case: Case,
-    settings: Settings,
-    judgement: Judgement,
+    settings: CompletionSettings,
+    assessment: Assessment,
     counts: Sequence[ClassCounts],
     changes: TableChanges,
 ) -> dict[str, Any]:
     """Return the report; JSON-safe (undefined is None)."""
     table = case.table
     totals = _totals(table, counts)
-    classes = _classes(table, settings, judgement, counts)
+    classes = _classes(table, settings, assessment, counts)
     return {
         "format": FORMAT,
         "satl": __version__,
@@ -73,7 +73,7 @@ def build_report(
 
 
 def threshold_rows(
-    names: Sequence[str], report: dict[str, Any], settings: Settings
+    names: Sequence[str], report: dict[str, Any], settings: CompletionSettings
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of ``thresholds.csv``: two for each class."""
     for name, entry in zip(names, report["classes"], strict=True):
@@ -94,12 +94,12 @@ def threshold_rows(
             )
 
 
-def statement(settings: Settings, totals: dict[str, int], certified: bool = False) -> str:
+def statement(settings: CompletionSettings, totals: dict[str, int], certified: bool = False) -> str:
     """Say in a few sentences what was done and what is promised.
 
     ``certified``: whether any class has a threshold, which matters where nothing was accepted.
 
-    >>> print(statement(Settings(), dict(unknown=10, present=1, absent=6, review=2, left=1)))
+    >>> print(statement(CompletionSettings(), dict(unknown=10, present=1, absent=6, review=2, left=1)))
     7 of 10 unknown cells were accepted (1 as present, 6 as absent), 2 are proposed for review and 1 stays unknown.
     With 95 % confidence for each class and direction, at least 95 % of the cells accepted for it are right.
     """
@@ -124,7 +124,7 @@ def statement(settings: Settings, totals: dict[str, int], certified: bool = Fals
     )
 
 
-def assumption(settings: Settings) -> str:
+def assumption(settings: CompletionSettings) -> str:
     """Say what the promise rests on."""
     shared = (
         "a random choice decided which cells are known, so that the tested cells are like the unknown ones"
@@ -207,19 +207,19 @@ def _totals(table: LabelTable, counts: Sequence[ClassCounts]) -> dict[str, int]:
 
 
 def _classes(
-    table: LabelTable, settings: Settings, judgement: Judgement, counts: Sequence[ClassCounts]
+    table: LabelTable, settings: CompletionSettings, assessment: Assessment, counts: Sequence[ClassCounts]
 ) -> list[dict[str, Any]]:
     names = table.classes
-    shifts = judgement.shift.as_dict(names)["classes"]
-    present = _sides(judgement.certification.present, judgement.present_withheld, names, settings)
-    absent = _sides(judgement.certification.absent, judgement.absent_withheld, names, settings)
+    shifts = assessment.shift.as_dict(names)["classes"]
+    present = _sides(assessment.certification.present, assessment.present_withheld, names, settings)
+    absent = _sides(assessment.certification.absent, assessment.absent_withheld, names, settings)
     positives = (table.cells == PRESENT).sum(axis=0)
     negatives = (table.cells == ABSENT).sum(axis=0)
     entries = []
     for column, (name, one) in enumerate(zip(names, counts, strict=True)):
         shift = {key: value for key, value in shifts[column].items() if key != "name"}
         # The review page shows the verdict as it is; the code is for programs.
-        shift["code"] = Verdict(int(judgement.shift.verdict[column])).name.lower()
+        shift["code"] = Verdict(int(assessment.shift.verdict[column])).name.lower()
         shift["verdict"] = shift.pop("explanation")
         entries.append(
             {
@@ -228,12 +228,12 @@ def _classes(
                 "known_negatives": int(negatives[column]),
                 "unknown": table.num_images - int(positives[column]) - int(negatives[column]),
                 "without_score": one.without_score,
-                "prevalence_unknown": finite_or_none(judgement.shift.prevalence[column]),
+                "prevalence_unknown": finite_or_none(assessment.shift.prevalence[column]),
                 "shift": shift,
                 "present": {**present[column], "accepted": one.present},
                 "absent": {**absent[column], "accepted": one.absent},
                 "review": one.review,
-                "review_from": finite_or_none(judgement.review_from[column]),
+                "review_from": finite_or_none(assessment.review_from[column]),
                 "left": one.left + one.without_score,
                 "label_errors": one.errors,
                 "histogram": one.histogram,
@@ -243,11 +243,11 @@ def _classes(
 
 
 def _sides(
-    certificate: Certificate, withheld: Any, names: Sequence[str], settings: Settings
+    certificate: Certificate, withheld: Any, names: Sequence[str], settings: CompletionSettings
 ) -> list[dict[str, Any]]:
     sentences = certificate.explain(names)
     precision, bounds = certificate.precision, certificate.lower_bound
-    certified, wanted = certificate.certified, certificate.wanted
+    certified, needed = certificate.certified, certificate.needed
     sides = []
     for row in range(len(names)):
         why = Withheld(int(withheld[row]))
@@ -257,8 +257,8 @@ def _sides(
             reason = (
                 f"{reason.replace(' is accepted ', ' would be accepted ', 1).rstrip('.')}; {_WITHHELD[why]}."
             )
-        more = None if certified[row] else finite_or_none(wanted.at_random[row])
-        in_zone = None if certified[row] else finite_or_none(wanted.in_zone[row])
+        more = None if certified[row] else finite_or_none(needed.at_random[row])
+        in_zone = None if certified[row] else finite_or_none(needed.in_zone[row])
         sides.append(
             {
                 "threshold": finite_or_none(certificate.threshold[row]),

@@ -8,7 +8,7 @@ import numpy as np
 
 from satl.completion.files.completed_folder import CompletionFolder
 from satl.completion.statistics.certify import certify
-from satl.completion.statistics.plan import LabelPlan, plan_labels
+from satl.completion.statistics.label_plan import LabelPlan, plan_labels
 from satl.errors import RunError
 from satl.labels import LabelTable
 from satl.scores import read_scores
@@ -21,7 +21,7 @@ def plan_folder(
 
     Args:
         out: folder of a completion.
-        budget, seed: see :func:`satl.completion.statistics.plan.plan_labels`.
+        budget, seed: see :func:`satl.completion.statistics.label_plan.plan_labels`.
         scores: the file of scores, if it has been moved since.
     """
     folder = CompletionFolder.open(out)

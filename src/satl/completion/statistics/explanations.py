@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from satl.completion.statistics.certificates import Certificate, Reason
-from satl.completion.statistics.sequence import starting_points
+from satl.completion.statistics.fixed_sequence import starting_points
 
 _WORD = {1: "present", -1: "absent"}
 
@@ -73,7 +73,7 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         missing = certificate.value if reason is Reason.NONE_OF_VALUE else -certificate.value
         # A class that was too thin to hold cells out may have some: more of them change that.
         return f"; label more of its cells, some that are {_WORD[missing]}"
-    at_random, in_zone = certificate.wanted.at_random[row], certificate.wanted.in_zone[row]
+    at_random, in_zone = certificate.needed.at_random[row], certificate.needed.in_zone[row]
     if not np.isfinite(at_random) and reason is Reason.PREVALENCE_OPEN:
         return "; more labels of random cells may do"
     if not np.isfinite(in_zone):

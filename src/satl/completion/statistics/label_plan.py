@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.statistics.certificates import Certificate, Certification, Reason
-from satl.completion.statistics.inputs import LabelMatrix, as_cells, class_names
-from satl.completion.statistics.labels_needed import labels_wanted
-from satl.completion.statistics.threshold_counts import Evidence
-from satl.errors import SatlError
+from satl.completion.statistics.class_cells import LabelMatrix, as_cells, class_names
+from satl.completion.statistics.labels_needed import estimate_labels_needed
+from satl.completion.statistics.threshold_counts import ThresholdCounts
+from satl.errors import ArrayError, SatlError
 from satl.evaluation.bounds import FloatArray, IntArray
 from satl.evaluation.undefined import finite_or_none
 
@@ -129,17 +129,15 @@ def plan_labels(
         raise SatlError(f"The budget of a plan must be at least 1 cell, not {budget}.")
     array, known, _ = as_cells(scores, labels, None)
     if array.shape[1] != len(certification.present.reason):
-        raise SatlError(
+        raise ArrayError(
             f"The certification is about {len(certification.present.reason)} classes, "
             f"but the scores are about {array.shape[1]}."
         )
     sides = (
-        (certification.present, certification.present_evidence),
-        (certification.absent, certification.absent_evidence),
+        (certification.present, certification.present_counts),
+        (certification.absent, certification.absent_counts),
     )
-    aims = np.concatenate(
-        [_aims(certificate, evidence, certification.guard) for certificate, evidence in sides]
-    )
+    aims = np.concatenate([_aims(certificate, counts, certification.guard) for certificate, counts in sides])
     # By stage, then by gain per label; then by class and direction, so that the order is fixed.
     order = np.lexsort((-aims["value"], aims["column"], -aims["gain"] / aims["labels"], aims["stage"]))
     aims = aims[order]
@@ -186,18 +184,18 @@ _AIM = np.dtype(
 )
 
 
-def _aims(certificate: Certificate, evidence: Evidence, guard: float) -> npt.NDArray[Any]:
+def _aims(certificate: Certificate, counts: ThresholdCounts, guard: float) -> npt.NDArray[Any]:
     """The aims of one direction as records."""
     certified = certificate.certified
-    strict_enough = evidence.within(certificate.threshold) & certified[:, np.newaxis]
-    wanted = labels_wanted(evidence, certificate.target, certificate.level, guard, ~strict_enough)
+    strict_enough = counts.within(certificate.threshold) & certified[:, np.newaxis]
+    needed = estimate_labels_needed(counts, certificate.target, certificate.level, guard, ~strict_enough)
     stage = np.array([_ORDER.get(Reason(int(reason)), -1) for reason in certificate.reason], dtype=np.int64)
     # Planned cells never speak for the guard, so where it is silent they could not bring a certificate.
-    stage[(evidence.other == 0) | np.isnan(evidence.limit)] = -1
-    _, _, _, accepted = evidence.at(np.maximum(wanted.point, 0))
-    gain = np.where(wanted.point >= 0, accepted, 0) - certificate.accepted
-    columns = np.flatnonzero((stage >= 0) & (wanted.point >= 0) & (gain > 0))
+    stage[(counts.other == 0) | np.isnan(counts.limit)] = -1
+    _, _, _, accepted = counts.at(np.maximum(needed.point, 0))
+    gain = np.where(needed.point >= 0, accepted, 0) - certificate.accepted
+    columns = np.flatnonzero((stage >= 0) & (needed.point >= 0) & (gain > 0))
     aims = np.zeros(len(columns), dtype=_AIM)
     aims["column"], aims["value"], aims["stage"] = columns, certificate.value, stage[columns]
-    aims["labels"], aims["gain"], aims["zone"] = wanted.in_zone[columns], gain[columns], wanted.zone[columns]
+    aims["labels"], aims["gain"], aims["zone"] = needed.in_zone[columns], gain[columns], needed.zone[columns]
     return aims

@@ -1,25 +1,22 @@
-"""One class at a time: which of its cells are accepted, proposed or left, and how its scores are spread."""
+"""What becomes of the cells of a class: accepted, proposed for review or left, and a histogram of its scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.files.changes import Group
-from satl.completion.statistics.inputs import BoolMatrix, FloatMatrix, LabelMatrix
-from satl.completion.workflow.judgement import MOST_LABEL_ERRORS, Judgement
+from satl.completion.statistics.assessment import MOST_LABEL_ERRORS, Assessment
+from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
 
 BINS = 64
+"""Bins of the histogram of a class."""
+MOST_LISTED_ABSENT = 10_000_000
+"""More cells accepted as absent are listed only on request: the file would be too large to open."""
 
 Rows = npt.NDArray[np.int64]
-
-
-# More accepted cells than these are not listed one by one unless they are asked for: nobody could open the file.
-MOST_LISTED_ABSENT = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class ClassCounts:
 
     @classmethod
     def of(cls, changes: ClassChanges) -> ClassCounts:
-        """Count; the rows themselves may be most of a large table, and nobody needs them twice."""
+        """Count the rows, which need not be kept: they may be most of a large table."""
         return cls(
             present=len(changes.present),
             absent=len(changes.absent),
@@ -75,8 +72,7 @@ class TableChanges:
 
     Args:
         scores, labels: (N, C); fast where they are stored class by class.
-        judgement: what was found out.
-        target: the promised precision.
+        assessment: the thresholds and the suspected errors of every class.
         list_all: list every cell; else those that are left are not listed, and those accepted as absent only
             if there are at most ten million of them.
         confirmed: (N, C) known cells that are not proposed as errors, whatever the model says; None: none.
@@ -86,15 +82,14 @@ class TableChanges:
         self,
         scores: FloatMatrix,
         labels: LabelMatrix,
-        judgement: Judgement,
-        target: float,
+        assessment: Assessment,
         list_all: bool = False,
         confirmed: BoolMatrix | None = None,
     ) -> None:
-        self.scores, self.labels, self.judgement, self.target = scores, labels, judgement, target
-        self.present_from, self.absent_to = judgement.present_from, judgement.absent_to
-        self.review_from = judgement.review_from
-        found = judgement.errors
+        self.scores, self.labels, self.assessment = scores, labels, assessment
+        self.present_from, self.absent_to = assessment.present_from, assessment.absent_to
+        self.review_from = assessment.review_from
+        found = assessment.errors
         # A cell of the evidence may have been corrected or confirmed since; then there is nothing left to ask.
         open_ = labels[found.row, found.column] == found.label
         if confirmed is not None:
@@ -129,26 +124,6 @@ class TableChanges:
             without_score=int(np.count_nonzero(unknown & np.isnan(scores))),
             histogram=histogram(scores, labels, (0.0, 1.0) if self.unit_range else _range(scores)),
         )
-
-    def groups(self, column: int, name: str, changes: ClassChanges) -> Iterator[Group]:
-        """Yield the rows of ``changes.csv`` of one class: accepted, then for review, then left."""
-        scores, labels = self.scores[:, column], self.labels[:, column]
-        upper = _number(self.judgement.certification.present.threshold[column])
-        lower = _number(self.judgement.certification.absent.threshold[column])
-
-        def group(rows: Rows, value: int, threshold: float | None, band: str, source: str) -> Group:
-            bound = self.target if band == "accepted" else None
-            return Group(name, value, rows, scores[rows], threshold, band, source, bound)
-
-        yield group(changes.present, 1, upper, "accepted", "certificate")
-        if self.list_absent:
-            yield group(changes.absent, -1, lower, "accepted", "certificate")
-        for known in (-1, 1):  # known cells: their value is asked about, never changed
-            rows = changes.errors[labels[changes.errors] == known]
-            yield group(rows, -known, None, "review", "label-error")
-        yield group(changes.review, 1, upper, "review", "model")
-        if self.list_left:
-            yield group(changes.left, -1, lower, "left", "model")
 
     def _count_absent(self) -> int:
         if self.labels.size <= MOST_LISTED_ABSENT:
@@ -205,7 +180,3 @@ def _range(scores: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
         for part, start in ((np.fmin, np.inf), (np.fmax, -np.inf))
     )
     return low, high
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

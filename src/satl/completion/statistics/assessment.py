@@ -1,4 +1,4 @@
-"""What becomes of the unknown cells: thresholds that hold, thresholds that are withheld, and what is worth a look."""
+"""All that the statistics say about the classes of a table: thresholds, shift, label errors, what to review."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from satl.completion.statistics.certificates import Certification
 from satl.completion.statistics.certify import Family, Transfer, certify
-from satl.completion.statistics.inputs import BoolMatrix, FloatMatrix, LabelMatrix, class_cells
+from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix, class_cells
 from satl.completion.statistics.label_errors import LabelErrors, find_label_errors
 from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift
 from satl.evaluation.bounds import BoolArray, FloatArray
 
-# Among more cells than these a person would never reach the end; the most suspicious come first.
+# More suspected errors than a person would ever look through; the most suspicious come first.
 MOST_LABEL_ERRORS = 10_000
-# Where nothing known is absent, the best guess loses this share of the known positives.
+# Where nothing known is absent, F1 says nothing: the threshold loses this share of the known positives.
 _LOST_POSITIVES = 0.1
 
 
@@ -32,8 +32,8 @@ class Withheld(IntEnum):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What is promised, and how.
+class CompletionSettings:
+    """What a completion promises, and how.
 
     Attributes:
         precision, confidence: of every statement.
@@ -50,21 +50,21 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Judgement:
-    """Everything that was found out about the classes of a table; arrays (C,).
+class Assessment:
+    """What :func:`assess` finds out about the classes of a table; arrays (C,).
 
     Attributes:
-        certification: thresholds and evidence.
+        certification: certified thresholds and the counts they rest on.
         shift: whether unknown cells look like tested ones.
         errors: known cells that the model contradicts, the most suspicious first.
-        guess: score from which the model's best guess is "present"; NaN where there is none.
+        best_f1: threshold with the best F1, from which "present" is the model's best guess; NaN where there is none.
         present_withheld, absent_withheld: a :class:`Withheld` each.
     """
 
     certification: Certification
     shift: ShiftCheck
     errors: LabelErrors
-    guess: FloatArray
+    best_f1: FloatArray
     present_withheld: npt.NDArray[np.int8]
     absent_withheld: npt.NDArray[np.int8]
 
@@ -81,18 +81,18 @@ class Judgement:
     @property
     def review_from(self) -> FloatArray:
         """Scores from which a cell that was not accepted is proposed as present; NaN for none."""
-        return np.fmin(self.guess, self.certification.present.threshold)
+        return np.fmin(self.best_f1, self.certification.present.threshold)
 
 
-def judge(
+def assess(
     scores: FloatMatrix,
     labels: LabelMatrix,
     tested: BoolMatrix | None,
-    settings: Settings,
+    settings: CompletionSettings,
     planned: LabelMatrix | None = None,
     zones: tuple[FloatArray, FloatArray] | None = None,
-) -> Judgement:
-    """Certify, check for a shift, look for label errors and find the best guess, for every class.
+) -> Assessment:
+    """Certify, check for a shift, look for label errors and find the threshold with the best F1, for every class.
 
     A certified threshold is withheld, so that nothing is accepted by it, where its own assumption visibly
     fails: the unknown cells do not look like the tested ones; or (``transfer="same"``) positives are so much
@@ -124,7 +124,7 @@ def judge(
         )
         shift = check_shift(scores, labels, random, certification)
         # Where the mixture does not fit, its prevalence means nothing.
-        guess = best_guesses(scores, labels, random, np.where(shift.alarm, np.nan, shift.prevalence))
+        best_f1 = best_f1_thresholds(scores, labels, random, np.where(shift.alarm, np.nan, shift.prevalence))
     differs = (shift.verdict == Verdict.PREVALENCE_DIFFERS) & (settings.transfer == "same")
 
     def withheld(certified: BoolArray, precision: FloatArray) -> npt.NDArray[np.int8]:
@@ -136,40 +136,40 @@ def judge(
         found = np.select([which for which, _ in reasons], [why for _, why in reasons], Withheld.NO)
         return np.where(certified, found, Withheld.NO).astype(np.int8)
 
-    return Judgement(
+    return Assessment(
         certification,
         shift,
         errors.result(),
-        guess,
+        best_f1,
         withheld(certification.present.certified, shift.present_precision),
         withheld(certification.absent.certified, shift.absent_precision),
     )
 
 
-def best_guesses(
+def best_f1_thresholds(
     scores: FloatMatrix, labels: LabelMatrix, tested: BoolMatrix | None, prevalence: FloatArray
 ) -> FloatArray:
-    """Return for every class the score from which "present" is the best guess, (C,); NaN without a positive.
+    """Return for every class the threshold with the best F1 on the tested cells, (C,); NaN without a positive.
 
-    It is the threshold with the best F1 on the tested cells, these weighted to the estimated prevalence among
-    the unknown cells where there is an estimate. A class without a tested positive uses all its known cells.
-    Nothing is promised here: a guess decides what a person is asked, not what is accepted.
+    Tested cells are weighted to the estimated prevalence among the unknown cells where there is an estimate. A class
+    without a tested positive uses all its known cells. Nothing is promised here: the threshold decides what a person
+    is asked, not what is accepted.
     """
-    guess = np.array(
+    thresholds = np.array(
         [
-            best_guess(cells.positive, cells.negative, float(share))
+            best_f1_threshold(cells.positive, cells.negative, float(share))
             for cells, share in zip(class_cells(scores, labels, tested), prevalence, strict=True)
         ],
         dtype=np.float64,
     )
-    if tested is not None and np.isnan(guess).any():
+    if tested is not None and np.isnan(thresholds).any():
         known = class_cells(scores, labels, None)
-        seen = np.array([best_guess(cells.positive, cells.negative, np.nan) for cells in known])
-        guess = np.where(np.isnan(guess), seen, guess)
-    return guess
+        seen = np.array([best_f1_threshold(cells.positive, cells.negative, np.nan) for cells in known])
+        thresholds = np.where(np.isnan(thresholds), seen, thresholds)
+    return thresholds
 
 
-def best_guess(
+def best_f1_threshold(
     positive: npt.NDArray[np.floating], negative: npt.NDArray[np.floating], prevalence: float
 ) -> float:
     """Return the threshold with the best F1 for one class.
@@ -178,11 +178,11 @@ def best_guess(
         positive, negative: scores of known cells of each sign.
         prevalence: share of positives where the threshold will be used; NaN: that of these cells.
 
-    >>> best_guess(np.array([0.9, 0.8, 0.3]), np.array([0.5, 0.2, 0.1]), np.nan)
+    >>> best_f1_threshold(np.array([0.9, 0.8, 0.3]), np.array([0.5, 0.2, 0.1]), np.nan)
     0.3
-    >>> best_guess(np.array([0.9, 0.8, 0.3]), np.array([0.5, 0.2, 0.1]), 0.05)
+    >>> best_f1_threshold(np.array([0.9, 0.8, 0.3]), np.array([0.5, 0.2, 0.1]), 0.05)
     0.8
-    >>> best_guess(np.linspace(0, 1, 11), np.array([]), np.nan)
+    >>> best_f1_threshold(np.linspace(0, 1, 11), np.array([]), np.nan)
     0.1
     """
     if not len(positive):
