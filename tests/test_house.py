@@ -32,7 +32,6 @@ TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset(
     {
         ("satl.labels.inspection", "images"),
         ("satl.methods.networks", "runs"),
-        ("satl.runs.data", "completion"),
     }
 )
 """(importing module, imported room) that still go to the right."""
@@ -66,8 +65,6 @@ DOCUMENTS: dict[str, str] = {
 """Modules that write documents, which may name commands."""
 TEMPORARY_WORDS = frozenset(
     {
-        "satl.completion.files.changes",
-        "satl.completion.files.completed_folder",
         "satl.completion.files.hand_labels",
         "satl.completion.workflow.report_content",
         "satl.completion.statistics.explanations",
@@ -78,8 +75,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.demo.demo",
         "satl.drawing.sheet",
         "satl.experiments.results",
-        "satl.export.content",
-        "satl.export.importing",
         "satl.export.sizes",
         "satl.export.writing",
         "satl.images.file_checks",
@@ -102,12 +97,8 @@ TEMPORARY_WORDS = frozenset(
         "satl.reports.paper.sweeps",
         "satl.reports.paper_figures",
         "satl.reports.study",
-        "satl.review.folder",
         "satl.review.gate",
-        "satl.review.loading",
-        "satl.review.merge",
         "satl.review.serve",
-        "satl.review.served_images",
         "satl.review.server",
         "satl.runs.data",
         "satl.runs.reading",

@@ -10,7 +10,7 @@ import pytest
 
 from completion.drawn import Drawn, write_scores
 from satl.labels import read_table, write_table
-from satl.review.database import ReviewStore, Wanted
+from satl.review.database import DecisionRequest, ReviewStore
 from training.tiny import tiny_config, train
 
 Satl = Callable[..., tuple[int, str, str]]
@@ -87,9 +87,9 @@ def test_labels_that_a_person_confirmed_are_not_doubted_again(files: Path, out: 
     confirmed, corrected, skipped, *_ = errors
     with ReviewStore(out) as store:
         store.refresh()
-        store.decide("t", "1", [Wanted(*confirmed, -errors[confirmed], None)])
-        store.decide("t", "2", [Wanted(*corrected, errors[corrected], None)])
-        store.decide("t", "3", [Wanted(*skipped, 0, None)])
+        store.decide("t", "1", [DecisionRequest(*confirmed, -errors[confirmed], None)])
+        store.decide("t", "2", [DecisionRequest(*corrected, errors[corrected], None)])
+        store.decide("t", "3", [DecisionRequest(*skipped, 0, None)])
     table = files / "labels-2.csv"
     assert satl("merge", out, files / "labels.csv", "-o", table, "--replace-known")[0] == 0
     again = (
@@ -122,7 +122,7 @@ def test_a_review_that_says_nothing_about_the_table_is_refused(files: Path, out:
     (image, label), value = next(iter(doubted(out).items()))
     with ReviewStore(out) as store:
         store.refresh()
-        store.decide("t", "1", [Wanted(image, label, -value, None)])
+        store.decide("t", "1", [DecisionRequest(image, label, -value, None)])
     text = (files / "labels.csv").read_text(encoding="utf-8")
     (files / "labels.csv").write_text(text.replace(image, "other.jpg"), encoding="utf-8")
     code, printed, err = satl(*command, "--reviewed", out)  # which opens the file of the review
@@ -181,7 +181,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(files: Path, drawn: Drawn, 
         ((*both, *new, "--precision", "1"), ("--precision 1", "for example 0.95")),
         ((*both, *new, "--confidence", "0"), ("--confidence 0",)),
         ((*both, *new, "--transfer", "prevalense"), ("did you mean 'prevalence'",)),
-        ((*both, "-o", files), ("did not write",)),
+        ((*both, "-o", files), ("no completion wrote", "--out")),
         (("complete", "--scores", files / "scors.parquet", "--labels", labels, *new), ("did you mean",)),
         (("complete", files / "none", *new), ("is not a folder",)),
         (("complete", files / "none", "--held-out", labels, *new), ("belong to --scores",)),
@@ -268,8 +268,11 @@ def test_audit_and_plan_say_what_is_missing(out: Path, files: Path, satl: Satl) 
         (("audit", out, "drow", "-o", files / "a.csv"), ("did you mean 'draw'",)),
         (("audit", out, "draw", "-o", files / "a.txt"), (".csv",)),
         (("audit", out, "draw", "--by", "clas", "-o", files / "a.csv"), ("did you mean 'class'",)),
-        (("audit", files, "draw", "-o", files / "a.csv"), ("no folder of `satl complete`",)),
-        (("plan", files, "-o", files / "p.csv"), ("no folder of `satl complete`",)),
+        (
+            ("audit", files, "draw", "-o", files / "a.csv"),
+            ("not the folder of a completion", "`satl complete`"),
+        ),
+        (("plan", files, "-o", files / "p.csv"), ("not the folder of a completion", "`satl complete`")),
     ):
         refused(satl, files, *arguments, parts=parts)
 

@@ -20,7 +20,7 @@ from PIL import Image
 from review.synthetic import Completed, draw_table, small_folder, write_folder
 from satl.images import ArrayImages, pack_images
 from satl.labels import read_table, write_table
-from satl.review.database import ReviewStore, Wanted
+from satl.review.database import DecisionRequest, ReviewStore
 
 Satl = Callable[..., tuple[int, str, str]]
 
@@ -46,7 +46,7 @@ def test_merge_says_what_it_did(satl: Satl, completed: Completed, tmp_path: Path
     with ReviewStore(completed.out) as store:
         store.refresh()
         for i, row in enumerate(rows):
-            store.decide("t", str(i), [Wanted(row[0], row[1], 0 if i == 4 else int(row[2]), None)])
+            store.decide("t", str(i), [DecisionRequest(row[0], row[1], 0 if i == 4 else int(row[2]), None)])
     code, out, err = satl("merge", completed.out, tmp_path / "labels.csv", "-o", tmp_path / "new.csv")
     assert (code, err) == (0, "")
     present = sum(row[2] == "1" for row in rows[:4])
@@ -79,7 +79,7 @@ def test_merge_asks_before_it_overwrites_what_is_known(
     row = next(row for row in completed.rows if row[6] == "label-error")
     with ReviewStore(completed.out) as store:
         store.refresh()
-        store.decide("t", "1", [Wanted(row[0], row[1], int(row[2]), None)])
+        store.decide("t", "1", [DecisionRequest(row[0], row[1], int(row[2]), None)])
     table, new = tmp_path / "labels.csv", tmp_path / "new.csv"
     parts = (row[0], row[1], "is known to be", "--replace-known")
     refused(satl, "merge", completed.out, table, "-o", new, parts=parts)
@@ -96,7 +96,7 @@ def test_merge_asks_before_it_overwrites_a_file(satl: Satl, completed: Completed
     row = next(row for row in completed.rows if row[6] == "model")
     with ReviewStore(completed.out) as store:
         store.refresh()
-        store.decide("t", "1", [Wanted(row[0], row[1], int(row[2]), None)])
+        store.decide("t", "1", [DecisionRequest(row[0], row[1], int(row[2]), None)])
     table, new = tmp_path / "labels.npz", tmp_path / "new.csv"
     write_table(completed.table.with_truth(completed.table.cells), table)
     for precious in (new, tmp_path / "new.truth.csv"):
@@ -118,7 +118,9 @@ def test_merge_names_decisions_that_found_no_place(satl: Satl, completed: Comple
         store.refresh()
         for i, row in enumerate(completed.rows[:12]):
             store.decide(
-                "t", str(i), [Wanted(row[0], row[1], 0 if row[6] == "label-error" else int(row[2]), None)]
+                "t",
+                str(i),
+                [DecisionRequest(row[0], row[1], 0 if row[6] == "label-error" else int(row[2]), None)],
             )
     images = sorted({row[0] for row in completed.rows[:12]})
     keep = [i for i, name in enumerate(completed.table.images) if name != images[0]]
@@ -132,9 +134,9 @@ def test_merge_names_decisions_that_found_no_place(satl: Satl, completed: Comple
 def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_path: Path) -> None:
     table, new = tmp_path / "labels.csv", tmp_path / "new.csv"
     refused(satl, "review", tmp_path / "nowhere", parts=("nowhere", "is not a folder", "satl complete"))
-    refused(satl, "review", tmp_path, parts=("has no changes.csv", "satl complete"))
+    refused(satl, "review", tmp_path, parts=("has no report.json", "satl complete"))
     refused(
-        satl, "review", completed.out, "--images", tmp_path / "no", parts=("no' does not exist", "--images")
+        satl, "review", completed.out, "--images", tmp_path / "no", parts=("no: does not exist", "--images")
     )
     refused(satl, "review", completed.out, "--host", "0.0.0.0", parts=("every network", "--host 192.168"))
     refused(
@@ -209,5 +211,10 @@ def test_a_store_that_cannot_be_opened_ends_in_one_sentence(
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / "journal.jsonl").write_text("")
     refused(
-        satl, "review", completed.out, "--images", tmp_path / "store", parts=("is not finished", "satl pack")
+        satl,
+        "review",
+        completed.out,
+        "--images",
+        tmp_path / "store",
+        parts=("is not finished", "pack the same table again"),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from completion.drawn import CLASSES, Drawn, write_scores
 from satl.completion import certify
-from satl.completion.files.changes import ChangeFormat, Group, read_change_blocks
+from satl.completion.files.changes import ChangeFormat, Group, read_changes
 from satl.completion.statistics.assessment import CompletionSettings, best_f1_threshold
 from satl.completion.statistics.class_changes import histogram, ordered
 from satl.completion.workflow.case import Case, case_from_scores
@@ -125,7 +125,7 @@ def test_too_many_absent_cells_are_not_listed_one_by_one(
     short = run(drawn, tmp_path / "short")
     assert not short.report["source"]["lists_absent"]
     done.folder.require_all_listed()
-    with pytest.raises(RunError, match=r"completed\.\w+, or complete again with --list-all"):
+    with pytest.raises(RunError, match=r"completed\.\w+, or complete again with list_all=True"):
         short.folder.require_all_listed()
     with pytest.raises(RunError, match="leaves out the cells accepted as absent"):
         read_source(short.folder.path)
@@ -450,7 +450,7 @@ def test_out_is_written_as_a_whole_or_not_at_all(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(module, "threshold_rows", fail)
-    with pytest.raises(RunError, match=r"out cannot be written \(No space left on device\)"):
+    with pytest.raises(RunError, match=r"out: cannot be written \(No space left on device\)"):
         run(drawn, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["labels.csv", "scores.npz"]
 
@@ -479,9 +479,10 @@ def test_changes_are_csv_that_reads_back(names: tuple[str, str], scale: float, t
     (tmp_path / "changes.csv").write_bytes(
         b"image,label,value,score,threshold,band,source,precision_lower_bound\n" + text.encode()
     )
-    (block,) = read_change_blocks(tmp_path / "changes.csv")
-    assert block.image.tolist() == [names[row] for row in rows]
-    assert set(block.label.tolist()) == {"x, y"}
+    table = LabelTable(names, ("other", "x, y"), np.zeros((len(names), 2)))
+    (block,) = read_changes(tmp_path / "changes.csv", table)
+    assert block.row.tolist() == list(rows)
+    assert set(block.column.tolist()) == {1}
     assert np.isnan(block.bound).all()
 
 

@@ -10,12 +10,12 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from completion.drawn import write_scores
-from satl.completion.files.changes import read_change_blocks
 from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import Completion, complete
 from satl.errors import TableError
 from satl.labels import LabelTable, open_table, write_table
+from satl.labels.bands import ACCEPTED, BANDS
 from satl.review.merge import merge_review
 
 FILES = (
@@ -108,16 +108,13 @@ def test_known_cells_stay_and_doing_it_again_changes_nothing(
 
 def check_changes(done: Completion, table: LabelTable, after: LabelTable, scores: np.ndarray) -> None:
     """Every change is listed once, and everything that is listed as accepted is a change."""
-    row_of = {image: row for row, image in enumerate(table.images)}
-    column_of = {label: column for column, label in enumerate(table.classes)}
     accepted = np.zeros(table.cells.shape, dtype=np.int8)
     listed = np.zeros(table.cells.shape, dtype=np.int64)
-    for block in read_change_blocks(done.folder.changes):
-        rows = np.array([row_of[image] for image in block.image])
-        columns = np.array([column_of[label] for label in block.label])
+    for block in done.folder.read_changes(table):
+        rows, columns = block.row, block.column
         np.add.at(listed, (rows, columns), 1)
         np.testing.assert_allclose(block.score, scores[rows, columns], atol=1e-6)
-        filled = block.band == "accepted"
+        filled = block.band == BANDS.index(ACCEPTED)
         accepted[rows[filled], columns[filled]] = block.value[filled]
     np.testing.assert_array_equal(after.cells, table.cells + accepted)
     unknown = ~table.known & ~np.isnan(scores)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.files.completed_folder import CompletionFolder, check_free, new_folder
+from satl.completion.files.completed_folder import CompletedFolder
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.statistics.audit import Band
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
 from satl.errors import RunError
 from satl.labels import read_table
+from satl.labels.bands import Band
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def drawn() -> Drawn:
 
 def completed(
     drawn: Drawn, folder: Path, settings: CompletionSettings | None = None, **options: bool
-) -> CompletionFolder:
+) -> CompletedFolder:
     labels, scores = drawn.write(folder, scores="s.npz")
     return complete(case_from_scores(scores, labels), folder / "out", settings, **options).folder
 
@@ -31,7 +31,7 @@ def completed(
 def test_an_earlier_completion_is_replaced_only_on_request(drawn: Drawn, tmp_path: Path) -> None:
     folder = completed(drawn, tmp_path)
     before = folder.report.read_bytes()
-    with pytest.raises(RunError, match=r"holds a completion already: .* or pass --force to replace it\.$"):
+    with pytest.raises(RunError, match=r"holds a completion already; .* or pass force=True to replace it\.$"):
         completed(drawn, tmp_path, CompletionSettings(0.8))
     assert folder.report.read_bytes() == before
     completed(drawn, tmp_path, CompletionSettings(0.8), force=True)
@@ -47,7 +47,7 @@ def test_decisions_of_a_person_survive(drawn: Drawn, tmp_path: Path) -> None:
     connection.close()
     (folder.path / "audit.csv").write_text("mine")
     with pytest.raises(RunError, match=r"decisions in its review\.sqlite are kept"):
-        check_free(folder.path)
+        CompletedFolder.check_free(folder.path)
     # An open connection must not be disturbed either, so the file itself has to stay.
     inode = folder.review.stat().st_ino
     completed(drawn, tmp_path, force=True)
@@ -69,13 +69,13 @@ def test_files_of_another_shape_do_not_stay_behind(drawn: Drawn, tmp_path: Path)
 def test_a_folder_with_other_files_is_never_written_to(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     for force in (False, True):
-        with pytest.raises(RunError, match="holds files that `satl complete` did not write"):
-            check_free(tmp_path, force)
+        with pytest.raises(RunError, match="holds files that no completion wrote"):
+            CompletedFolder.check_free(tmp_path, force)
     with pytest.raises(RunError, match="is a file"):
-        check_free(tmp_path / "thesis.tex")
+        CompletedFolder.check_free(tmp_path / "thesis.tex")
     (tmp_path / "empty").mkdir()
-    assert check_free(tmp_path / "empty") == tmp_path / "empty"
-    assert check_free(tmp_path / "new" / "deep") == tmp_path / "new" / "deep"
+    assert CompletedFolder.check_free(tmp_path / "empty").path == tmp_path / "empty"
+    assert CompletedFolder.check_free(tmp_path / "new" / "deep").path == tmp_path / "new" / "deep"
 
 
 def test_the_working_folder_may_be_written_to(
@@ -90,8 +90,8 @@ def test_the_working_folder_may_be_written_to(
 
 
 def interrupted(path: Path) -> None:
-    with new_folder(path, force=True) as temporary:
-        (temporary / "report.json").write_text("half")
+    with CompletedFolder.write(path, force=True) as temporary:
+        temporary.report.write_text("half")
         raise KeyboardInterrupt
 
 
@@ -101,18 +101,18 @@ def test_an_error_leaves_nothing_and_changes_nothing(drawn: Drawn, tmp_path: Pat
     with pytest.raises(KeyboardInterrupt):
         interrupted(folder.path)
     assert {file.name: file.read_bytes() for file in folder.path.iterdir()} == before
-    with pytest.raises(RunError, match="cannot be written"), new_folder(tmp_path / "other"):
+    with pytest.raises(RunError, match="cannot be written"), CompletedFolder.write(tmp_path / "other"):
         raise OSError(5, "Input/output error")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["labels.csv", "out", "s.npz"]
 
 
 def test_what_is_no_completion_is_told(drawn: Drawn, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is not a folder"):
-        CompletionFolder.open(tmp_path / "none")
-    with pytest.raises(RunError, match=r"has no report\.json, so it is no folder of `satl complete`"):
-        CompletionFolder.open(tmp_path)
+        CompletedFolder.open(tmp_path / "none")
+    with pytest.raises(RunError, match=r"has no report\.json, so it is not the folder of a completion"):
+        CompletedFolder.open(tmp_path)
     folder = completed(drawn, tmp_path)
-    assert CompletionFolder.open(folder.path).read_labels() == drawn.table
+    assert CompletedFolder.open(folder.path).read_labels() == drawn.table
     folder.report.write_text('{"format": 99}')
     with pytest.raises(RunError, match="another version of satl"):
         folder.read_report()
@@ -133,5 +133,5 @@ def test_bands_are_read_back(drawn: Drawn, tmp_path: Path) -> None:
     assert int((bands == Band.LEFT).sum()) == counts["left"]
     with folder.changes.open("a") as stream:
         stream.write("other.jpg,a,1,0.5,,review,model,\n")
-    with pytest.raises(RunError, match=r"names 'other\.jpg'"):
+    with pytest.raises(RunError, match=r"row \d+: the labels\.npz beside it has no image 'other\.jpg'"):
         folder.read_bands(table)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from satl.completion.files.completed_folder import CompletionFolder
+from satl.completion.files.completed_folder import CompletedFolder
 from satl.demo.demo import DEMO_METHODS, demo_config, demo_content, run_demo
 from satl.errors import ConfigError, SatlError, Stopped
 from satl.training.display import Silent
@@ -67,7 +67,7 @@ def test_what_is_left_behind(demo):
 
 def test_a_table_is_completed_and_known_cells_stay(demo):
     result, out, _ = demo
-    folder = CompletionFolder.open(out / "completed")
+    folder = CompletedFolder.open(out / "completed")
     given, completed = folder.read_labels(), folder.read_completed()
     cells = result.comparison.cells
     assert given.images[:48] == result.comparison.images

@@ -91,7 +91,7 @@ def test_decisions_of_a_review_leave_their_suggestions_out(completed: Completed,
     source = read_source(completed.out, labels=tmp_path / "corrected.csv")
     assert len(found(source)) == len(found(before)) - 2
     write_table(shuffled.select(range(3)), tmp_path / "less.csv")
-    with pytest.raises(TableError, match=r"less\.csv has no cell of image .*give --labels the table"):
+    with pytest.raises(TableError, match=r"labels=.*less\.csv': has no cell of image .*give the table"):
         read_source(completed.out, labels=tmp_path / "less.csv")
 
 
@@ -107,10 +107,10 @@ def test_suggestions_only(tmp_path: Path) -> None:
     assert not source.table.known.any()
     assert source.suggestions.entries() == [(0, 0, -1, 0.01, 0), (1, 1, 1, 0.7, 1)]
     write_table(table, tmp_path / "t.csv")
-    with pytest.raises(TableError, match=r"--suggestions-only: .*is no folder of `satl complete`"):
+    with pytest.raises(TableError, match=r"suggestions_only=True: .*is not the folder of a completion"):
         read_source(tmp_path / "t.csv", suggestions_only=True)
     write_folder(tmp_path / "none", table, rows=[])
-    with pytest.raises(TableError, match=r"--suggestions-only: .*holds none"):
+    with pytest.raises(TableError, match=r"suggestions_only=True: .*holds no suggestion"):
         read_source(tmp_path / "none", suggestions_only=True)
 
 
@@ -132,14 +132,14 @@ def test_wrong_sources_end_in_one_sentence(completed: Completed, tmp_path: Path)
         read_source(tmp_path)
     with pytest.raises(TableError, match="does not exist"):
         read_source(tmp_path / "nothing.csv")
-    with pytest.raises(TableError, match=r"--band acepted: .*did you mean 'accepted'"):
+    with pytest.raises(TableError, match=r"bands='acepted': .*did you mean 'accepted'"):
         read_source(completed.out, bands=["acepted"])
-    with pytest.raises(TableError, match="--labels belongs to a folder of `satl complete`"):
+    with pytest.raises(TableError, match=r"labels=.*: belongs to the folder of a completion"):
         read_source(tmp_path / "t.csv", labels=tmp_path / "t.csv")
     row = completed.rows[0]
     write_changes(completed.out / "changes.csv", [row, row])
     with pytest.raises(RunError, match="come twice"):
         read_source(completed.out)
     write_changes(completed.out / "changes.csv", [("no.jpg", *row[1:])])
-    with pytest.raises(RunError, match=r"names 'no\.jpg'"):
+    with pytest.raises(RunError, match=r"has no image 'no\.jpg'"):
         read_source(completed.out)

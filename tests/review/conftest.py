@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from review.synthetic import Completed, small_folder
 from satl.review.database import ReviewStore
-from satl.review.served_images import Pictures
+from satl.review.served_images import ReviewImageFiles
 from satl.review.server import create_app
 
 HOME = "http://127.0.0.1:8484"
@@ -32,7 +32,7 @@ def store(completed: Completed) -> Iterator[ReviewStore]:
 @pytest.fixture
 def client(store: ReviewStore) -> Iterator[TestClient]:
     """A client that holds the cookie and sends what the page sends."""
-    gate = create_app(store, Pictures(None, "No image folder is known."))
+    gate = create_app(store, ReviewImageFiles(None, "No image folder is known."))
     with TestClient(gate, base_url=HOME, headers=POST) as signed_in:
         assert signed_in.get("/", params={"token": gate.token}).status_code == 200
         yield signed_in

@@ -16,7 +16,7 @@ from review.synthetic import Completed, draw_table, write_folder
 from satl.cli.review import register
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, open_table, read_table, write_table
-from satl.review.database import ReviewStore, Wanted
+from satl.review.database import DecisionRequest, ReviewStore
 from satl.review.merge import merge_review
 
 IMAGES = ("a.jpg", "sub/b, c.jpg", 'd "e".jpg', "ü.jpg")
@@ -38,7 +38,7 @@ def reviewed(out: Path, table: LabelTable, decisions: dict[tuple[str, str], int]
     with ReviewStore(completed.out) as store:
         store.refresh()
         for number, ((image, label), value) in enumerate(decisions.items()):
-            store.decide("tab", str(number), [Wanted(image, label, value, None)])
+            store.decide("tab", str(number), [DecisionRequest(image, label, value, None)])
     return completed.out
 
 

@@ -18,7 +18,7 @@ from satl.errors import ImageError
 from satl.images import ArrayImages, pack_images
 from satl.images.store import HEADER, INDEX, JOURNAL, PIXELS, Kind, open_store
 from satl.review.database import ReviewStore
-from satl.review.served_images import PackedPictures, PictureSource, open_pictures
+from satl.review.served_images import ReviewImages, ReviewImageStore, open_review_images
 from satl.review.server import create_app
 
 IDS = ("a.png", "deep/é ü.jpg", "no extension", "../up.png")
@@ -45,7 +45,7 @@ def packed(folder: Path, kind: Kind) -> Path:
     return folder
 
 
-def reviewed(tmp_path: Path, pictures: PictureSource) -> Iterator[TestClient]:
+def reviewed(tmp_path: Path, pictures: ReviewImages) -> Iterator[TestClient]:
     table = draw_table((*IDS, *NOT_PACKED), ["boat"], known=0.0)
     rows = [(name, "boat", "1", "0.6", "", "review", "model", "") for name in table.images]
     with ReviewStore(write_folder(tmp_path / "out", table, rows=rows).out) as store:
@@ -60,7 +60,7 @@ def reviewed(tmp_path: Path, pictures: PictureSource) -> Iterator[TestClient]:
 def review(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Review]:
     """A review of the images of a store of either kind."""
     folder = packed(tmp_path / "store", request.param)
-    for client in reviewed(tmp_path, open_pictures(tmp_path / "out", str(folder), None)):
+    for client in reviewed(tmp_path, open_review_images(tmp_path / "out", str(folder), None)):
         yield Review(client, folder, draw())
 
 
@@ -68,7 +68,7 @@ def review(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Review]:
 def jpegs(tmp_path: Path) -> Iterator[Review]:
     """A review of the images of a JPEG store."""
     folder = packed(tmp_path / "store", "jpeg")
-    for client in reviewed(tmp_path, PackedPictures(folder)):
+    for client in reviewed(tmp_path, ReviewImageStore(folder)):
         yield Review(client, folder, draw())
 
 
@@ -113,7 +113,7 @@ def test_what_the_store_lacks_is_said_and_no_file_of_it_is_served(review: Review
 
 def test_only_images_under_review_can_be_asked_for(tmp_path: Path) -> None:
     pack_images(ArrayImages(draw(1)), ["private.png"], tmp_path / "store")
-    for client in reviewed(tmp_path, PackedPictures(tmp_path / "store")):
+    for client in reviewed(tmp_path, ReviewImageStore(tmp_path / "store")):
         answer = client.get("/image", params={"name": "private.png"})
         assert answer.status_code == 404
         assert "no suggestion is about" in answer.json()["error"]
@@ -147,7 +147,7 @@ def test_a_store_that_shrinks_or_vanishes_does_not_end_the_server(review: Review
 def test_bytes_that_are_no_image_are_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("satl.images.pack._jpeg", lambda quality: lambda pixels: b"<script>private</script>")
     folder = packed(tmp_path / "store", "jpeg")
-    for client in reviewed(tmp_path, PackedPictures(folder)):
+    for client in reviewed(tmp_path, ReviewImageStore(folder)):
         answer = client.get("/image", params={"name": "a.png"})
         assert answer.status_code == 404
         assert "is not an image" in answer.json()["error"]
@@ -158,8 +158,8 @@ def test_a_store_that_is_not_finished_is_told_and_the_rest_still_works(tmp_path:
     folder = packed(tmp_path / "store", "jpeg")
     (folder / HEADER).rename(folder / JOURNAL)
     with pytest.raises(ImageError, match="is not finished; run the same `satl pack` again"):
-        open_pictures(tmp_path / "out", None, folder)
-    pictures = open_pictures(tmp_path / "out", "store", None)
+        open_review_images(tmp_path / "out", None, folder)
+    pictures = open_review_images(tmp_path / "out", "store", None)
     for client in reviewed(tmp_path, pictures):
         start = client.get("/api/start").json()
         assert start["has_images"] is False
@@ -173,7 +173,7 @@ def test_a_header_of_another_store_is_noticed(tmp_path: Path) -> None:
     header = (folder / HEADER).read_text()
     (folder / HEADER).write_text(header.replace('"size": 24', '"size": 25'))
     with pytest.raises(ImageError, match=f"{HEADER} does not fit {INDEX}; delete the folder"):
-        PackedPictures(folder)
+        ReviewImageStore(folder)
 
 
 def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +182,6 @@ def test_where_the_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     out = tmp_path / "project" / "out"
     for place in (tmp_path, tmp_path / "project"):
         monkeypatch.chdir(place)
-        found = open_pictures(out, "photos.store", None)
-        assert found.picture("a.png").read() == PackedPictures(folder).picture("a.png").read()
-    assert open_pictures(out, "photos.store", other).picture("a.png").read()[1] == "image/png"
+        found = open_review_images(out, "photos.store", None)
+        assert found.image("a.png").read() == ReviewImageStore(folder).image("a.png").read()
+    assert open_review_images(out, "photos.store", other).image("a.png").read()[1] == "image/png"

@@ -21,10 +21,10 @@ from PIL import Image
 from chromium import needs_chromium
 from review.synthetic import Completed, draw_table, write_folder
 from satl.labels import read_table, write_table
-from satl.review.database import ReviewStore, Wanted
+from satl.review.database import DecisionRequest, ReviewStore
 from satl.review.merge import merge_review
 from satl.review.serve import bind
-from satl.review.served_images import Pictures
+from satl.review.served_images import ReviewImageFiles
 from satl.review.server import create_app
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Served:
         self.store = ReviewStore(completed.out)
         self.store.refresh()
         images = completed.out.parent / "images"
-        pictures = Pictures(images if images.is_dir() else None, "No image folder is known.")
+        pictures = ReviewImageFiles(images if images.is_dir() else None, "No image folder is known.")
         self.gate = create_app(self.store, pictures)
         self.socket = bind("127.0.0.1", 0)
         self.home = f"http://127.0.0.1:{self.socket.getsockname()[1]}/"
@@ -311,7 +311,7 @@ def test_tabs_agree_and_lose_no_update(
     # One based on what is no longer so is refused, shown again, and can be made again.
     second = cell(one)
     with ReviewStore(served.completed.out) as rival:
-        rival.decide("elsewhere", "r", [Wanted(*second, 0, None)])
+        rival.decide("elsewhere", "r", [DecisionRequest(*second, 0, None)])
         press(one, "a")
         one.wait_for_selector("#toast >> text=meanwhile")
         assert cell(one) == second

@@ -16,7 +16,7 @@ from review.conftest import HOME, POST
 from review.synthetic import Completed, draw_table, write_folder
 from satl.review.database import ReviewStore
 from satl.review.gate import Gate
-from satl.review.served_images import Pictures, media_type
+from satl.review.served_images import ReviewImageFiles, media_type
 from satl.review.server import create_app
 
 QUESTIONS = ("/", "/static/app.js", "/api/start", "/api/queue", "/api/changes?since=0", "/image?name=a.png")
@@ -25,7 +25,7 @@ UNDO = {"tab": "a", "request": "b"}
 
 @pytest.fixture
 def gate(store: ReviewStore) -> Gate:
-    return create_app(store, Pictures(None, "none"))
+    return create_app(store, ReviewImageFiles(None, "none"))
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_wrong_cookie_or_token_is_no_key(stranger: TestClient, gate: Gate) -> 
 
 def test_the_token_works_once_and_becomes_a_cookie_no_script_can_read(gate: Gate, store: ReviewStore) -> None:
     printed: list[str] = []
-    gate = create_app(store, Pictures(None, "none"), opened=printed.append)
+    gate = create_app(store, ReviewImageFiles(None, "none"), opened=printed.append)
     token = gate.token
     with TestClient(gate, base_url=HOME) as first, TestClient(gate, base_url=HOME) as second:
         answer = first.get("/", params={"token": token})
@@ -78,10 +78,10 @@ def test_a_restart_knows_its_browsers_but_keeps_no_secret(gate: Gate, store: Rev
     with TestClient(gate, base_url=HOME) as client:
         client.get("/", params={"token": gate.token})
         secret = client.cookies[gate.cookie]
-    again = create_app(store, Pictures(None, "none"))
+    again = create_app(store, ReviewImageFiles(None, "none"))
     with TestClient(again, base_url=HOME, cookies={gate.cookie: secret}) as client:
         assert client.get("/api/start").status_code == 200
-    for file in store.folder.iterdir():
+    for file in store.folder.path.iterdir():
         assert secret.encode() not in file.read_bytes()
 
 
@@ -89,7 +89,7 @@ def test_two_reviews_on_one_machine_do_not_share_a_cookie(
     gate: Gate, tmp_path: Path, completed: Completed
 ) -> None:
     with ReviewStore(write_folder(tmp_path / "other", completed.table).out) as other:
-        assert create_app(other, Pictures(None, "")).cookie != gate.cookie
+        assert create_app(other, ReviewImageFiles(None, "")).cookie != gate.cookie
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_names_of_this_machine_are_allowed_on_any_port(client: TestClient, host:
 
 
 def test_only_the_given_address_is_added(store: ReviewStore) -> None:
-    gate = create_app(store, Pictures(None, "none"), host="192.168.1.20")
+    gate = create_app(store, ReviewImageFiles(None, "none"), host="192.168.1.20")
     with TestClient(gate, base_url="http://192.168.1.20:8484") as client:
         assert client.get("/", params={"token": gate.token}).status_code == 200
         assert client.get("/api/start").status_code == 200
@@ -247,7 +247,7 @@ def traps(tmp_path: Path) -> Iterator[tuple[TestClient, Path]]:
     rows = [(name, "boat", "1", "0.6", "", "review", "model", "") for name in names]
     with ReviewStore(write_folder(tmp_path / "out", table, rows=rows).out) as store:
         store.refresh()
-        gate = create_app(store, Pictures(folder))
+        gate = create_app(store, ReviewImageFiles(folder))
         with TestClient(gate, base_url=HOME, headers=POST) as client:
             client.get("/", params={"token": gate.token})
             yield client, folder
@@ -274,7 +274,7 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
 
     for name in ("a\0.png", "x" * 5000 + ".png"):
         with pytest.raises((ImageError, OSError)):
-            Pictures(tmp_path).find(name)
+            ReviewImageFiles(tmp_path).find(name)
 
 
 def test_only_pictures_that_cannot_run_scripts_keep_their_type() -> None:

@@ -14,8 +14,7 @@ from review.conftest import HOME, POST
 from review.synthetic import Completed, draw_table, small_folder, write_folder
 from satl.errors import RunError
 from satl.review.database import ReviewStore
-from satl.review.folder import find_images
-from satl.review.served_images import Pictures
+from satl.review.served_images import ReviewImageFiles, find_images
 from satl.review.server import create_app
 
 
@@ -60,7 +59,7 @@ def test_the_command_that_merges_can_be_copied(tmp_path: Path) -> None:
     completed = small_folder(tmp_path / "my out")
     with ReviewStore(completed.out) as store:
         store.refresh()
-        gate = create_app(store, Pictures(None))
+        gate = create_app(store, ReviewImageFiles(None))
         with TestClient(gate, base_url=HOME, headers=POST) as client:
             client.get("/", params={"token": gate.token})
             command = client.get("/api/start").json()["merge_command"]
@@ -193,7 +192,7 @@ def gallery(tmp_path: Path) -> Iterator[tuple[TestClient, Path]]:
     completed = write_folder(tmp_path / "out", table, rows=rows)
     with ReviewStore(completed.out) as store:
         store.refresh()
-        gate = create_app(store, Pictures(folder))
+        gate = create_app(store, ReviewImageFiles(folder))
         with TestClient(gate, base_url=HOME, headers=POST) as client:
             client.get("/", params={"token": gate.token})
             yield client, folder
@@ -261,6 +260,6 @@ def test_where_the_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert find_images(out, "images", None)[0] == out.parent / "images"
     assert find_images(out, "images", tmp_path / "other") == (tmp_path / "other", "")
     assert "'gone' is not here" in find_images(out, "gone", None)[1]
-    assert "--images DIR" in find_images(out, None, None)[1]
-    with pytest.raises(RunError, match="'gone' does not exist: pass --images"):
+    assert find_images(out, None, None) == (None, "No image folder is known.")
+    with pytest.raises(RunError, match="images='gone': does not exist"):
         find_images(out, None, Path("gone"))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from review.synthetic import BANDS, Completed, draw_table, small_folder, write_changes, write_folder
 from satl.errors import RunError
-from satl.review.database import Conflict, ReviewStore, Standing, Wanted
+from satl.review.database import Conflict, CurrentDecision, DecisionRequest, ReviewStore
 from satl.review.questions import COUNTED, SHOWN_SUGGESTIONS, Filter
 
 
@@ -77,7 +77,7 @@ def half_reviewed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Completed, 
     states = {}
     for i, (image, label, value) in enumerate(cells_of(completed)[::3]):
         verdict = (value, -value, 0)[i % 3]
-        store.decide("tab", f"r{i}", [Wanted(image, label, verdict, None)])
+        store.decide("tab", f"r{i}", [DecisionRequest(image, label, verdict, None)])
         states[image, label] = verdict
     return completed, store, states
 
@@ -136,10 +136,10 @@ def test_tallies_agree_with_the_decisions(half_reviewed: tuple[Completed, Review
 
 def test_a_decision_is_there_for_everybody_at_once(completed: Completed, store: ReviewStore) -> None:
     image, label, value = cells_of(completed)[0]
-    outcome = store.decide("one", "r1", [Wanted(image, label, value, None)])
-    assert outcome == ([Standing(image, label, value, 1)], 1)
+    outcome = store.decide("one", "r1", [DecisionRequest(image, label, value, None)])
+    assert outcome == ([CurrentDecision(image, label, value, 1)], 1)
     with ReviewStore(completed.out) as other:
-        assert other.decisions() == [Standing(image, label, value, 1)]
+        assert other.decisions() == [CurrentDecision(image, label, value, 1)]
         item = other.item(image, label)
         assert item is not None
         assert (item["suggestions"][0]["decided"], item["suggestions"][0]["number"]) == (value, 1)
@@ -149,20 +149,20 @@ def test_undo_goes_back_step_by_step_and_only_over_its_own_tab(
     completed: Completed, store: ReviewStore
 ) -> None:
     (image, label, value), (image2, label2, value2) = cells_of(completed)[:2]
-    store.decide("a", "1", [Wanted(image, label, value, None)])
-    store.decide("a", "2", [Wanted(image, label, -value, 1)])
-    store.decide("b", "3", [Wanted(image2, label2, value2, None)])
-    assert store.undo("a", "4").cells == [Standing(image, label, value, 1)]
-    assert store.undo("a", "5").cells == [Standing(image, label, None, None)]
+    store.decide("a", "1", [DecisionRequest(image, label, value, None)])
+    store.decide("a", "2", [DecisionRequest(image, label, -value, 1)])
+    store.decide("b", "3", [DecisionRequest(image2, label2, value2, None)])
+    assert store.undo("a", "4").cells == [CurrentDecision(image, label, value, 1)]
+    assert store.undo("a", "5").cells == [CurrentDecision(image, label, None, None)]
     assert store.undo("a", "6").cells == []
-    assert store.decisions() == [Standing(image2, label2, value2, 3)]
-    assert store.undo("b", "7").cells == [Standing(image2, label2, None, None)]
+    assert store.decisions() == [CurrentDecision(image2, label2, value2, 3)]
+    assert store.undo("b", "7").cells == [CurrentDecision(image2, label2, None, None)]
     assert store.decisions() == []
 
 
 def test_one_key_for_several_cells_is_undone_as_one(completed: Completed, store: ReviewStore) -> None:
     cells = cells_of(completed)[:4]
-    store.decide("a", "1", [Wanted(*cell, None) for cell in cells])
+    store.decide("a", "1", [DecisionRequest(*cell, None) for cell in cells])
     assert len(store.decisions()) == 4
     assert [cell.value for cell in store.undo("a", "2").cells] == [None] * 4
     assert store.decisions() == []
@@ -170,21 +170,21 @@ def test_one_key_for_several_cells_is_undone_as_one(completed: Completed, store:
 
 def test_two_tabs_cannot_overwrite_each_other_unseen(completed: Completed, store: ReviewStore) -> None:
     first, second = cells_of(completed)[:2]
-    store.decide("a", "1", [Wanted(*first, None)])
+    store.decide("a", "1", [DecisionRequest(*first, None)])
     with pytest.raises(Conflict) as caught:
-        store.decide("b", "2", [Wanted(*second, None), Wanted(*first[:2], -first[2], None)])
-    assert caught.value.outcome.cells[1] == Standing(*first, 1)
-    assert store.decisions() == [Standing(*first, 1)]
-    store.decide("b", "3", [Wanted(*first[:2], -first[2], 1)])
+        store.decide("b", "2", [DecisionRequest(*second, None), DecisionRequest(*first[:2], -first[2], None)])
+    assert caught.value.outcome.cells[1] == CurrentDecision(*first, 1)
+    assert store.decisions() == [CurrentDecision(*first, 1)]
+    store.decide("b", "3", [DecisionRequest(*first[:2], -first[2], 1)])
     with pytest.raises(Conflict):
         store.undo("a", "4")
-    assert store.decisions() == [Standing(*first[:2], -first[2], 2)]
+    assert store.decisions() == [CurrentDecision(*first[:2], -first[2], 2)]
 
 
 def test_a_request_sent_twice_counts_once(completed: Completed, store: ReviewStore) -> None:
     cell = cells_of(completed)[0]
-    once = store.decide("a", "same", [Wanted(*cell, None)])
-    assert store.decide("a", "same", [Wanted(*cell, None)]) == once
+    once = store.decide("a", "same", [DecisionRequest(*cell, None)])
+    assert store.decide("a", "same", [DecisionRequest(*cell, None)]) == once
     undone = store.undo("a", "back")
     assert store.undo("a", "back") == undone
     assert store.changes(0)["last"] == 2
@@ -192,16 +192,16 @@ def test_a_request_sent_twice_counts_once(completed: Completed, store: ReviewSto
 
 def test_a_cell_without_suggestion_is_refused(completed: Completed, store: ReviewStore) -> None:
     with pytest.raises(KeyError, match="no suggestion"):
-        store.decide("a", "1", [Wanted("nowhere.png", "boat", 1, None)])
+        store.decide("a", "1", [DecisionRequest("nowhere.png", "boat", 1, None)])
     assert store.decisions() == []
 
 
 def test_changes_tell_the_other_tabs_in_order(completed: Completed, store: ReviewStore) -> None:
     first, second = cells_of(completed)[:2]
-    store.decide("a", "1", [Wanted(*first, None)])
-    store.decide("a", "2", [Wanted(*first[:2], 0, 1)])
+    store.decide("a", "1", [DecisionRequest(*first, None)])
+    store.decide("a", "2", [DecisionRequest(*first[:2], 0, 1)])
     store.undo("a", "3")
-    store.decide("b", "4", [Wanted(*second, None)])
+    store.decide("b", "4", [DecisionRequest(*second, None)])
     news = store.changes(0, limit=3)
     assert [(d["sequence"], d["value"], d["number"]) for d in news["decisions"]] == [
         (1, first[2], 1),
@@ -240,7 +240,7 @@ def test_any_mix_of_decisions_and_undos_is_what_a_list_of_moves_says(
                     item = store.item(*cell)
                     assert item is not None
                     based_on = item["suggestions"][0]["number"]
-                    store.decide(tab, f"r{number}", [Wanted(*cell, move, based_on)])
+                    store.decide(tab, f"r{number}", [DecisionRequest(*cell, move, based_on)])
                     stacks[cell].append((tab, move))
                     moves[tab].append(cell)
                 elif moves[tab] and stacks[moves[tab][-1]][-1][0] != tab:
@@ -269,7 +269,7 @@ def test_threads_lose_nothing_and_one_of_two_rivals_wins(completed: Completed, s
         for i, cell in enumerate(cells):
             if i % 4 == who or i < 8:  # the first eight are wanted by all
                 try:
-                    store.decide(f"t{who}", f"{who}-{i}", [Wanted(*cell, None)])
+                    store.decide(f"t{who}", f"{who}-{i}", [DecisionRequest(*cell, None)])
                 except Conflict:
                     conflicts.append(i)
 
@@ -286,9 +286,9 @@ def test_decisions_survive_a_new_completion(completed: Completed) -> None:
     cells = cells_of(completed)
     with ReviewStore(completed.out) as store:
         assert store.refresh() == len(cells)
-        store.decide("a", "1", [Wanted(*cells[0], None)])
-        store.decide("a", "2", [Wanted(*cells[5][:2], 0, None)])
-        store.decide("a", "3", [Wanted(*cells[7], None)])
+        store.decide("a", "1", [DecisionRequest(*cells[0], None)])
+        store.decide("a", "2", [DecisionRequest(*cells[5][:2], 0, None)])
+        store.decide("a", "3", [DecisionRequest(*cells[7], None)])
         assert store.refresh() == len(cells)
         assert store.meta("generation") == "1"
         # Another completion proposes the opposite for the first cell, and the last one no more.
@@ -306,8 +306,8 @@ def test_decisions_survive_a_new_completion(completed: Completed) -> None:
         assert sum(
             map(sum, (b for t in store.tallies(set(completed.table.classes)).values() for b in t))
         ) == len(rows)
-        assert store.undo("a", "4").cells == [Standing(*cells[7][:2], None, None)]
-        assert store.undo("a", "5").cells == [Standing(*cells[5][:2], None, None)]
+        assert store.undo("a", "4").cells == [CurrentDecision(*cells[7][:2], None, None)]
+        assert store.undo("a", "5").cells == [CurrentDecision(*cells[5][:2], None, None)]
 
 
 def test_an_import_that_fails_leaves_the_store_as_it_was(completed: Completed, store: ReviewStore) -> None:
@@ -316,19 +316,19 @@ def test_an_import_that_fails_leaves_the_store_as_it_was(completed: Completed, s
     with pytest.raises(RunError, match="header"):
         store.refresh()
     assert store.overview() == before
-    store.decide("a", "1", [Wanted(*cells_of(completed)[0], None)])
+    store.decide("a", "1", [DecisionRequest(*cells_of(completed)[0], None)])
 
 
 CHILD = """
 import sys
-from satl.review.database import ReviewStore, Wanted
+from satl.review.database import ReviewStore, DecisionRequest
 from satl.review.questions import Filter
 store = ReviewStore(sys.argv[1])
 store.refresh()
 items = store.queue(Filter(bands=("accepted", "review", "left")), limit=500)["items"]
 for number, item in enumerate(items):
     one = item["suggestions"][0]
-    store.decide("child", str(number), [Wanted(item["image"], one["label"], one["value"], None)])
+    store.decide("child", str(number), [DecisionRequest(item["image"], one["label"], one["value"], None)])
     print(number, flush=True)
 """
 
@@ -378,8 +378,8 @@ def test_a_filter_by_score_is_counted_up_to_a_limit(tmp_path: Path) -> None:
 
 HEADER = "image,label,value,score,threshold,band,source,precision_lower_bound\n"
 BAD_CHANGES = [
-    ("image,label\n", ("header", "satl complete")),
-    (HEADER + "scene-00000.png,boat,1,0.5\n", ("row 1", "4 columns", "satl complete")),
+    ("image,label\n", ("header", "complete()")),
+    (HEADER + "scene-00000.png,boat,1,0.5\n", ("row 1", "4 columns", "complete()")),
     (HEADER + "scene-00000.png,boat,2,0.5,,review,model,\n", ("row 1", "'boat'", "'2' is not 1 or -1")),
     (HEADER + "scene-00000.png,boat,1,high,,review,model,\n", ("row 1", "scene-00000.png", "high")),
     (HEADER + "scene-00000.png,boat,1,nan,,review,model,\n", ("row 1", "'nan' is no number")),
@@ -390,7 +390,7 @@ BAD_CHANGES = [
         HEADER + 2 * "scene-00000.png,boat,1,0.5,,review,model,\n",
         ("rows 1 and 2", "scene-00000.png", "'boat'"),
     ),
-    (HEADER + 'scene-00000.png,"boat,1\n', ("cannot be read as CSV", "satl complete")),
+    (HEADER + 'scene-00000.png,"boat,1\n', ("cannot be read as CSV", "complete()")),
 ]
 
 
@@ -415,7 +415,7 @@ def test_folders_that_are_no_completion(tmp_path: Path, completed: Completed) ->
         with pytest.raises(RunError, match=f"has no {name}"):
             ReviewStore(completed.out)
         file.write_bytes(content)
-    (completed.out / "report.json").write_text("{}")
+    (completed.out / "report.json").write_text('{"format": 1}')
     with ReviewStore(completed.out) as store, pytest.raises(RunError, match="lists no classes"):
         store.refresh()
 
@@ -423,7 +423,7 @@ def test_folders_that_are_no_completion(tmp_path: Path, completed: Completed) ->
 def test_a_store_that_is_none_or_of_tomorrow(completed: Completed) -> None:
     path = completed.out / "review.sqlite"
     path.write_text("not a database, but long enough to be taken for one" * 40)
-    with pytest.raises(RunError, match=r"review\.sqlite cannot be used .* remove it"):
+    with pytest.raises(RunError, match=r"review\.sqlite: cannot be used .* remove it"):
         ReviewStore(completed.out)
     path.unlink()
     with sqlite3.connect(path) as db:
@@ -461,7 +461,7 @@ def test_an_image_with_very_many_suggestions_comes_in_portions(tmp_path: Path) -
         seen: list[str] = []
         while first["more"] or not seen:
             labels = [one["label"] for one in first["suggestions"] if one["decided"] is None]
-            store.decide("t", f"{len(seen)}", [Wanted("a.png", label, 1, None) for label in labels])
+            store.decide("t", f"{len(seen)}", [DecisionRequest("a.png", label, 1, None) for label in labels])
             seen += labels
             first = store.queue(Filter(), True, first["key"] - 1, 1)["items"][0]
             assert first["image"] == "a.png"

@@ -80,7 +80,7 @@ def plan_command(
     ] = None,
 ) -> None:
     """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
-    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.completed_folder import CompletedFolder
     from satl.completion.files.hand_labels import describe_plan, write_plan
     from satl.completion.workflow.plan_from_folder import plan_folder
 
@@ -88,7 +88,7 @@ def plan_command(
     if not len(plan):
         typer.echo(
             "No cell picked by its score is expected to bring a further certificate: nothing to plan. "
-            f"What each class lacks: {CompletionFolder(out).thresholds}"
+            f"What each class lacks: {CompletedFolder(out).thresholds}"
         )
         return
     write_plan(plan, table, target)
@@ -106,11 +106,11 @@ def plan_command(
 
 
 def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
-    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.completed_folder import CompletedFolder
     from satl.completion.files.hand_labels import write_audit
     from satl.completion.statistics.audit import draw_audit
 
-    folder = CompletionFolder.open(out)
+    folder = CompletedFolder.open(out)
     table = folder.read_labels()
     sample = draw_audit(folder.read_bands(table), size, by, seed)  # type: ignore[arg-type]
     if not len(sample):
@@ -123,12 +123,12 @@ def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
 
 
 def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:
-    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.completed_folder import CompletedFolder
     from satl.completion.files.hand_labels import read_audit
     from satl.completion.statistics.audit import estimate_audit
     from satl.files import atomic_path
 
-    folder = CompletionFolder.open(out)
+    folder = CompletedFolder.open(out)
     table = folder.read_labels()
     sample, said, without = read_audit(answers, table, folder.read_bands(table))
     result = estimate_audit(sample, said, confidence)

@@ -88,7 +88,7 @@ def complete_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Fill the unknown cells of a table as far as a precision can be promised, and propose the rest for review."""
-    from satl.completion.files.completed_folder import check_free
+    from satl.completion.files.completed_folder import CompletedFolder
     from satl.completion.statistics.assessment import CompletionSettings
     from satl.completion.workflow.complete import complete
 
@@ -115,7 +115,7 @@ def complete_command(
             "--plan and --transfer prevalence: cells picked by their score say nothing about the share of positives; "
             "leave out one of the two."
         )
-    check_free(out, force)
+    CompletedFolder.check_free(out, force)
     family: Literal["class", "table"] = "table" if family_wise else "class"
     assumed: Literal["same", "prevalence"] = "prevalence" if transfer == "prevalence" else "same"
     settings = CompletionSettings(precision, confidence, family, assumed, review_only)

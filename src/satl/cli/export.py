@@ -67,7 +67,7 @@ def export_command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier export.")] = False,
 ) -> None:
     """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
-    from satl.export import BANDS, export, find_tool, read_source
+    from satl.export import SUGGESTED_BANDS, export, find_tool, read_source
     from satl.labels.io import check_new_files
 
     tool = find_tool(format, out)
@@ -78,7 +78,7 @@ def export_command(
         encoding=encoding,
         ignore_columns=ignore_column or (),
         labels=labels,
-        bands=band or BANDS,
+        bands=band or SUGGESTED_BANDS,
         suggestions_only=suggestions_only,
         images=images,
         address=address,
@@ -91,7 +91,7 @@ def export_command(
     typer.echo(f"Known labels: {int(table.known.sum()):,} in {table.num_images:,} images")
     if proposed is not None:
         counts = ", ".join(
-            f"{int((proposed.bands == code).sum()):,} {name}" for code, name in enumerate(BANDS)
+            f"{int((proposed.bands == code).sum()):,} {name}" for code, name in enumerate(SUGGESTED_BANDS)
         )
         typer.echo(f"Suggestions: {counts}")
     for file in files:

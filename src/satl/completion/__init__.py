@@ -8,7 +8,6 @@ from __future__ import annotations
 from satl.completion.statistics.audit import (
     AuditResult,
     AuditSample,
-    Band,
     EstimatedShare,
     draw_audit,
     estimate_audit,
@@ -28,6 +27,7 @@ from satl.evaluation.bounds import (
     finite_population_upper,
     labels_needed,
 )
+from satl.labels.bands import Band
 from satl.labels.holdout import HeldOut, assign_folds, hold_out, hold_out_fraction
 
 __all__ = [

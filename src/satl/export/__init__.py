@@ -7,11 +7,12 @@ from satl.export import plain_tables as tables
 from satl.export.content import Source, read_source
 from satl.export.importing import ImportReport, import_file, read_export
 from satl.export.registry import TOOLS, Imported, ToolFormat, find_tool, register_tool
-from satl.export.suggestions import BANDS, Suggestions
+from satl.export.suggestions import Suggestions
 from satl.export.writing import export
+from satl.labels.bands import SUGGESTED_BANDS
 
 __all__ = [
-    "BANDS",
+    "SUGGESTED_BANDS",
     "TOOLS",
     "ImportReport",
     "Imported",

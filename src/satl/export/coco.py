@@ -20,8 +20,9 @@ from satl.export.content import ImageRow, Source
 from satl.export.escaping import listed, mapping, number, quoted, write_json_lines, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, register_tool
 from satl.export.sizes import image_size
-from satl.export.suggestions import BANDS, Suggestions
+from satl.export.suggestions import Suggestions
 from satl.labels import PRESENT, read_table
+from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import json_elements
 
 PREDICTIONS = "predictions"
@@ -66,7 +67,7 @@ def _annotations(source: Source) -> Iterator[str]:
 
 
 def _results(source: Source) -> Iterator[str]:
-    bands = [quoted(band) for band in BANDS]
+    bands = [quoted(band) for band in SUGGESTED_BANDS]
     proposed = source.suggestions
     for first in range(0, 0 if proposed is None else len(proposed), _AT_ONCE):
         assert proposed is not None

@@ -11,10 +11,11 @@ import numpy as np
 
 from satl.errors import TableError, nearest
 from satl.export.registry import Imported
-from satl.export.suggestions import BANDS, Suggestions
+from satl.export.suggestions import Suggestions
 from satl.labels import ABSENT, PRESENT, LabelTable
+from satl.labels.bands import SUGGESTED_BANDS
 
-_CODES = {band: code for code, band in enumerate(BANDS)}
+_CODES = {band: code for code, band in enumerate(SUGGESTED_BANDS)}
 _SIGNS = {PRESENT: PRESENT, ABSENT: ABSENT}
 
 

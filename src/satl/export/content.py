@@ -6,14 +6,18 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import RunError, TableError, nearest
-from satl.export.suggestions import BANDS, Suggestions
+from satl.errors import Argument, RunError, TableError, nearest
+from satl.export.suggestions import Suggestions
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, read_table
+from satl.labels.bands import ACCEPTED, BANDS, SUGGESTED_BANDS
+
+if TYPE_CHECKING:
+    from satl.completion.files.completed_folder import CompletedFolder
 
 _ROWS_AT_ONCE = 4096
 
@@ -104,7 +108,7 @@ def read_source(
     encoding: str | None = None,
     ignore_columns: Collection[str] = (),
     labels: str | Path | None = None,
-    bands: Collection[str] = BANDS,
+    bands: Collection[str] = SUGGESTED_BANDS,
     suggestions_only: bool = False,
     images: str | Path | None = None,
     address: str | None = None,
@@ -125,14 +129,20 @@ def read_source(
     The hidden truth of a table is never exported.
     """
     for band in bands:
-        if band not in BANDS:
-            raise TableError(f"--band {band}: is neither accepted nor review{nearest(band, BANDS)}.")
+        if band not in SUGGESTED_BANDS:
+            raise TableError(
+                f"is neither {' nor '.join(SUGGESTED_BANDS)}{nearest(band, SUGGESTED_BANDS)}",
+                where=Argument("bands", band),
+                remedy="say one of them",
+            )
     place = Path(path)
     if place.is_dir():
         source = _read_folder(place, labels, encoding, bands)
     elif labels is not None:
         raise TableError(
-            f"--labels belongs to a folder of `satl complete`, and {place} is none: leave it out."
+            f"belongs to the folder of a completion, and {place} is none",
+            where=Argument("labels", labels),
+            remedy="leave it out",
         )
     else:
         table = read_table(place, encoding, ignore_columns=tuple(ignore_columns))
@@ -147,13 +157,13 @@ def read_source(
 def _read_folder(
     place: Path, labels: str | Path | None, encoding: str | None, bands: Collection[str]
 ) -> Source:
-    from satl.completion.files.completed_folder import CompletionFolder
+    from satl.completion.files.completed_folder import CompletedFolder
 
-    folder = CompletionFolder.open(place)
+    folder = CompletedFolder.open(place)
     before = folder.read_labels().with_truth(None)
-    if "accepted" in bands:
+    if ACCEPTED in bands:
         folder.require_all_listed()
-    proposed = _read_changes(folder.changes, before, bands)
+    proposed = _read_suggestions(folder, before, bands)
     table = before
     if labels is not None:
         table = read_table(labels, encoding).with_truth(None)
@@ -161,36 +171,26 @@ def _read_folder(
     return Source(table, proposed, f"satl {folder.read_report().get('satl', '')}".strip())
 
 
-def _read_changes(path: Path, table: LabelTable, bands: Collection[str]) -> Suggestions:
-    from satl.completion.files.changes import read_change_blocks
-
-    row_of = {name: row for row, name in enumerate(table.images)}
-    column_of = {name: column for column, name in enumerate(table.classes)}
+def _read_suggestions(folder: CompletedFolder, table: LabelTable, bands: Collection[str]) -> Suggestions:
+    wanted = np.array([band in bands and band in SUGGESTED_BANDS for band in BANDS])
     parts = [Suggestions.of(())]
-    for block in read_change_blocks(path):
-        code = np.full(len(block.band), len(BANDS), dtype=np.uint8)
-        for number, band in enumerate(BANDS):
-            if band in bands:
-                code[block.band == band] = number
-        kept = code < len(BANDS)
-        images, classes = block.image[kept], block.label[kept]
-        try:
-            rows = np.fromiter((row_of[name] for name in images), np.int64, len(images))
-            columns = np.fromiter((column_of[name] for name in classes), np.int64, len(classes))
-        except KeyError as error:
-            raise RunError(
-                f"{path} names {error.args[0]!r}, labels.npz beside it does not: "
-                "write the folder again with `satl complete`."
-            ) from None
-        parts.append(Suggestions(rows, columns, block.value[kept], block.score[kept], code[kept]))
+    for block in folder.read_changes(table):
+        kept = wanted[block.band]
+        codes = block.band[kept].astype(np.uint8)
+        parts.append(
+            Suggestions(block.row[kept], block.column[kept], block.value[kept], block.score[kept], codes)
+        )
     names = ("rows", "columns", "values", "scores", "bands")
     proposed = Suggestions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
     proposed = proposed.ordered()
     twice = proposed.repeated()
     if twice is not None:
+        from satl.completion.files.changes import COMPLETE_AGAIN
+
         raise RunError(
-            f"{path}: image {table.images[twice[0]]!r} and class {table.classes[twice[1]]!r} come twice: "
-            "write the folder again with `satl complete`."
+            f"image {table.images[twice[0]]!r} and class {table.classes[twice[1]]!r} come twice",
+            where=folder.changes,
+            remedy=COMPLETE_AGAIN,
         )
     return proposed
 
@@ -199,17 +199,16 @@ def _undecided(
     proposed: Suggestions, before: LabelTable, table: LabelTable, path: Path, place: Path
 ) -> Suggestions:
     """Return the suggestions about cells of ``table`` that nobody has decided since ``before``."""
-    row_of = {name: row for row, name in enumerate(table.images)}
-    column_of = {name: column for column, name in enumerate(table.classes)}
-    rows = np.array([row_of.get(name, -1) for name in before.images], dtype=np.int64)[proposed.rows]
-    columns = np.array([column_of.get(name, -1) for name in before.classes], dtype=np.int64)[proposed.columns]
+    rows = table.index.images.find_distinct(before.images)[proposed.rows]
+    columns = table.index.classes.find(before.classes)[proposed.columns]
     lost = (rows < 0) | (columns < 0)
     if lost.any():
         at = int(np.argmax(lost))
         image, label = before.images[proposed.rows[at]], before.classes[proposed.columns[at]]
         raise TableError(
-            f"{path} has no cell of image {image!r}, class {label!r}, about which {place} holds a suggestion: "
-            f"give --labels the table that {place} was completed from, with or without later decisions."
+            f"has no cell of image {image!r}, class {label!r}, about which {place} holds a suggestion",
+            where=Argument("labels", path),
+            remedy=f"give the table that {place} was completed from, with or without later decisions",
         )
     now, then = table.cells[rows, columns], before.cells[proposed.rows, proposed.columns]
     # A suspected error that was corrected says what was proposed; one that was confirmed cannot be told from a new one.
@@ -221,8 +220,12 @@ def _undecided(
 def _suggestions_only(source: Source, place: Path) -> Source:
     proposed = source.suggestions
     if proposed is None or not len(proposed):
-        what = "holds none" if proposed is not None else "is no folder of `satl complete`"
-        raise TableError(f"--suggestions-only: {place} {what}, so nothing is left: leave the option out.")
+        what = "holds no suggestion" if proposed is not None else "is not the folder of a completion"
+        raise TableError(
+            f"{place} {what}, so nothing is left",
+            where=Argument("suggestions_only", True),
+            remedy="leave the option out",
+        )
     rows, place_of = np.unique(proposed.rows, return_inverse=True)
     table = source.table.select(rows)
     return replace(

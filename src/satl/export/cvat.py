@@ -18,8 +18,8 @@ from satl.export.content import ImageRow, Source
 from satl.export.escaping import attribute, listed, number, quoted, require_xml, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.export.sizes import image_size
-from satl.export.suggestions import BANDS
 from satl.labels import ABSENT, PRESENT
+from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.text_files import check_start
 
 LABELS = "labels"
@@ -112,7 +112,7 @@ def _image(source: Source, image: ImageRow, names: list[list[str]]) -> str:
     parts += [
         f'    <tag label={(maybe if value == PRESENT else maybe_not)[at]} source="auto">'
         f'<attribute name="score">{number(score)}</attribute>'
-        f'<attribute name="band">{BANDS[band]}</attribute></tag>\n'
+        f'<attribute name="band">{SUGGESTED_BANDS[band]}</attribute></tag>\n'
         for at, value, score, band in image.suggested
     ]
     parts.append("  </image>\n")

@@ -17,8 +17,8 @@ from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
 from satl.export.escaping import listed, mapping, number, quoted, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
-from satl.export.suggestions import BANDS
 from satl.labels import ABSENT, PRESENT
+from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.cells import without_extension
 from satl.labels.io.json_stream import load_json
 
@@ -70,7 +70,7 @@ def _known(columns: Callable[[ImageRow], list[int]]) -> Callable[[ImageRow], str
 
 
 def _suggested(value: int) -> Callable[[ImageRow], str | None]:
-    bands = [quoted(band) for band in BANDS]
+    bands = [quoted(band) for band in SUGGESTED_BANDS]
 
     def labels(image: ImageRow) -> str | None:
         items = [

@@ -16,8 +16,8 @@ from satl.export.collecting import Collector
 from satl.export.content import Source
 from satl.export.escaping import listed, mapping, number, quoted, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
-from satl.export.suggestions import BANDS
 from satl.labels import ABSENT, PRESENT
+from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import load_json
 
 CLASSES = "classes"
@@ -27,7 +27,7 @@ def write_huggingface(source: Source, files: Mapping[str, Path]) -> None:
     """Write one line per image, and the classes."""
     names = [quoted(name) for name in source.table.classes]
     files[CLASSES].write_text(f'{{"classes": {listed(names)}}}\n', encoding="utf-8", newline="\n")
-    bands = [quoted(band) for band in BANDS]
+    bands = [quoted(band) for band in SUGGESTED_BANDS]
     with writing(files[MAIN]) as stream:
         for image in source.images():
             split = "" if image.split is None else f', "split": {quoted(image.split)}'

@@ -15,8 +15,8 @@ from satl.export.content import ImageRow, Source
 from satl.export.escaping import attribute, listed, number, quoted, require_xml, write_json_lines, writing
 from satl.export.label_studio_export import read_label_studio
 from satl.export.registry import MAIN, ToolFormat, register_tool
-from satl.export.suggestions import BANDS
 from satl.labels import ABSENT, PRESENT
+from satl.labels.bands import SUGGESTED_BANDS
 
 LOCAL_FILES = "/data/local-files/?d="
 """Where Label Studio serves files below its document root."""
@@ -115,7 +115,7 @@ def _data(image: ImageRow, names: list[str], prefix: str | None) -> str:
     fields = [f'"image": {quoted(address(image.file, prefix))}', f'"image_id": {quoted(image.image)}']
     if image.split is not None:
         fields.append(f'"split": {quoted(image.split)}')
-    for code, band in enumerate(BANDS):
+    for code, band in enumerate(SUGGESTED_BANDS):
         scores = [f"{names[at]}: {number(score)}" for at, _, score, of in image.suggested if of == code]
         if scores:
             fields.append(f'"{band}": {{{", ".join(scores)}}}')

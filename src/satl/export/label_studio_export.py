@@ -11,8 +11,8 @@ from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.escaping import mapping
 from satl.export.registry import Imported
-from satl.export.suggestions import BANDS
 from satl.labels import ABSENT, PRESENT
+from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import json_elements
 
 _ABSENT_CONTROL = "absent"
@@ -104,7 +104,7 @@ def _suggestions(
     """Note satl's own suggestions; predictions of another model have neither band nor score per class."""
     bands = {
         label: (band, score)
-        for band in BANDS
+        for band in SUGGESTED_BANDS
         if isinstance(data.get(band), dict)
         for label, score in data[band].items()
     }

@@ -14,8 +14,9 @@ from satl.export.collecting import Collector
 from satl.export.content import Source
 from satl.export.escaping import number, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
-from satl.export.suggestions import BANDS, Suggestions
+from satl.export.suggestions import Suggestions
 from satl.labels import open_table
+from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io import find_format
 from satl.labels.io.parquet import parquet_columns
 from satl.labels.io.wide_csv import csv_columns, delimiter_of
@@ -49,7 +50,9 @@ def _write_csv(source: Source, path: Path) -> None:
         for image in source.images():
             id = csv_quoted(image.image, mark)
             for at, value, score, band in image.suggested:
-                stream.write(mark.join((id, names[at], str(value), number(score), BANDS[band])) + "\n")
+                stream.write(
+                    mark.join((id, names[at], str(value), number(score), SUGGESTED_BANDS[band])) + "\n"
+                )
 
 
 def _write_parquet(source: Source, path: Path) -> None:
@@ -62,7 +65,8 @@ def _write_parquet(source: Source, path: Path) -> None:
     kinds = (words, words, pa.int8(), pa.float64(), words)
     schema = pa.schema(list(zip(COLUMNS, kinds, strict=True)))
     texts = [
-        pa.array(list(names), pa.string()) for names in (source.table.images, source.table.classes, BANDS)
+        pa.array(list(names), pa.string())
+        for names in (source.table.images, source.table.classes, SUGGESTED_BANDS)
     ]
 
     def named(indices: Any, names: Any) -> Any:

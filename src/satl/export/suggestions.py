@@ -8,11 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-BANDS = ("accepted", "review")
-"""What is exported of ``changes.csv``; positions in it are stored. Cells that were left are no suggestion."""
-
 Entry = tuple[int, int, int, float, int]
-"""Row, column, value +1 or -1, score, position in ``BANDS``."""
+"""Row, column, value +1 or -1, score, position in :data:`satl.labels.bands.SUGGESTED_BANDS`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +21,7 @@ class Suggestions:
     rows, columns: int64, positions in the table; every cell at most once.
     values: int8, +1 present, -1 absent.
     scores: float64, of the class being present, on the scale of the model.
-    bands: uint8, positions in ``BANDS``.
+    bands: uint8, positions in :data:`satl.labels.bands.SUGGESTED_BANDS`.
     """
 
     rows: npt.NDArray[np.int64]

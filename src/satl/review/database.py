@@ -17,15 +17,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from satl.completion.files.completed_folder import CompletedFolder
 from satl.errors import RunError
+from satl.labels.bands import BANDS
 from satl.review import questions
-from satl.review.folder import BANDS, REVIEW, require_completed
 from satl.review.loading import fingerprint, import_folder, statements
 from satl.review.questions import Filter
 from satl.review.schema import DECISIONS, OPEN, VERSION
 
 
-class Wanted(NamedTuple):
+class DecisionRequest(NamedTuple):
     """A decision about one cell: +1 present, -1 absent, 0 skipped.
 
     based_on: number of the decision that the person saw on this cell, None where it was open.
@@ -37,7 +38,7 @@ class Wanted(NamedTuple):
     based_on: int | None
 
 
-class Standing(NamedTuple):
+class CurrentDecision(NamedTuple):
     """The last word on a cell; value and number are None where it is open."""
 
     image: str
@@ -46,17 +47,17 @@ class Standing(NamedTuple):
     number: int | None
 
 
-class Outcome(NamedTuple):
+class CurrentDecisions(NamedTuple):
     """The last word on some cells, as of decision number ``last``."""
 
-    cells: list[Standing]
+    cells: list[CurrentDecision]
     last: int
 
 
 class Conflict(Exception):
     """Somebody else, say another browser tab, decided a cell meanwhile; nothing was stored."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: CurrentDecisions) -> None:
         super().__init__("decided meanwhile")
         self.outcome = outcome
 
@@ -75,16 +76,17 @@ class ReviewStore:
     """
 
     def __init__(self, out: str | Path) -> None:
-        self.folder = require_completed(out)
-        self.path = self.folder / REVIEW
+        self.folder = CompletedFolder.open(out)
+        self.path = self.folder.review
         self._lock = threading.RLock()
         try:
             self._db = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
             self._prepare()
         except sqlite3.Error as error:
             raise RunError(
-                f"{self.path} cannot be used ({error}): check its permissions or restore it, "
-                "or remove it if no decision in it matters."
+                f"cannot be used ({error})",
+                where=self.path,
+                remedy="check its permissions or restore it, or remove it if no decision in it matters",
             ) from None
 
     def close(self) -> None:
@@ -184,7 +186,7 @@ class ReviewStore:
                 "tallies": questions.tallies(self._db, {row[2] for row in rows}),
             }
 
-    def decide(self, tab: str, request: str, wanted: Sequence[Wanted]) -> Outcome:
+    def decide(self, tab: str, request: str, wanted: Sequence[DecisionRequest]) -> CurrentDecisions:
         """Store decisions, all or none; return the last word on their cells.
 
         tab: who decides; undo works tab by tab.
@@ -210,7 +212,7 @@ class ReviewStore:
                 for cell, now in zip(wanted, standing, strict=True)
             )
 
-    def undo(self, tab: str, request: str) -> Outcome:
+    def undo(self, tab: str, request: str) -> CurrentDecisions:
         """Take back the last request of this tab that still stands; empty where there is none.
 
         Raises:
@@ -245,11 +247,11 @@ class ReviewStore:
                 self._stand(image, label, value, before) for image, label, _, before, value in rows
             )
 
-    def decisions(self) -> list[Standing]:
+    def decisions(self) -> list[CurrentDecision]:
         """Return the last word on every cell that a person decided or skipped, oldest first."""
         with self._lock:
             rows = self._db.execute("SELECT image, label, value, number FROM standing ORDER BY number")
-            return [Standing(*row) for row in rows]
+            return [CurrentDecision(*row) for row in rows]
 
     def add_session(self, digest: str) -> None:
         """Remember a signed-in browser by the digest of its cookie, so that it outlives a restart."""
@@ -266,7 +268,9 @@ class ReviewStore:
     def _prepare(self) -> None:
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version > VERSION:
-            raise RunError(f"{self.path} was written by a newer satl: update satl to go on with this review.")
+            raise RunError(
+                "was written by a newer satl", where=self.path, remedy="update satl to continue this review"
+            )
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         with self._transaction() as db:
@@ -287,17 +291,17 @@ class ReviewStore:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _outcome(self, cells: Iterable[Standing]) -> Outcome:
+    def _outcome(self, cells: Iterable[CurrentDecision]) -> CurrentDecisions:
         done = list(cells)
-        return Outcome(
+        return CurrentDecisions(
             done, int(self._db.execute("SELECT COALESCE(MAX(number), 0) FROM decision").fetchone()[0])
         )
 
-    def _standing(self, image: str, label: str) -> Standing:
+    def _standing(self, image: str, label: str) -> CurrentDecision:
         row = self._db.execute(
             "SELECT value, number FROM standing WHERE image = ? AND label = ?", (image, label)
         ).fetchone()
-        return Standing(image, label, *(row or (None, None)))
+        return CurrentDecision(image, label, *(row or (None, None)))
 
     def _suggestion(self, image: str, label: str) -> int | None:
         row = self._db.execute(
@@ -307,13 +311,13 @@ class ReviewStore:
         ).fetchone()
         return None if row is None else int(row[0])
 
-    def _append(self, cell: Wanted, replaced: int | None, tab: str, request: str) -> int | None:
+    def _append(self, cell: DecisionRequest, replaced: int | None, tab: str, request: str) -> int | None:
         return self._db.execute(
             "INSERT INTO decision (image, label, value, replaced, tab, request, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (cell.image, cell.label, cell.value, replaced, tab, request, _now()),
         ).lastrowid
 
-    def _stand(self, image: str, label: str, value: int | None, number: int | None) -> Standing:
+    def _stand(self, image: str, label: str, value: int | None, number: int | None) -> CurrentDecision:
         """Make a decision the last word on its cell; None opens the cell again."""
         if number is None:
             self._db.execute("DELETE FROM standing WHERE image = ? AND label = ?", (image, label))
@@ -325,7 +329,7 @@ class ReviewStore:
             "UPDATE suggestion SET state = ?, number = ? WHERE id = ?",
             (OPEN if value is None else value, number, self._suggestion(image, label)),
         )
-        return Standing(image, label, value, number)
+        return CurrentDecision(image, label, value, number)
 
 
 def _now() -> str:

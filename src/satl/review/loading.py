@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from itertools import repeat
+from math import isnan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import RunError, TableError
-from satl.labels import LabelTable, read_table
-from satl.review.folder import BANDS, CHANGES, LABELS, REPORT, Change, read_changes, read_report
+from satl.completion.files.changes import COMPLETE_AGAIN
+from satl.completion.files.completed_folder import CompletedFolder
+from satl.errors import RunError
+from satl.labels import LabelTable
 from satl.review.schema import DROP_IMPORTED, IMPORTED, INDEXES, OPEN, TALLIES
 
-_AGAIN = "write the folder again with `satl complete`"
 _IMPORT = 1
 """Raised when the imported tables change, so that an older store is imported again."""
 
 
-def fingerprint(folder: Path) -> str:
+def fingerprint(folder: CompletedFolder) -> str:
     """Return a text that changes when one of the files under review is written again."""
-    stats = ((name, (folder / name).stat()) for name in (CHANGES, REPORT, LABELS))
+    stats = ((file.name, file.stat()) for file in folder.required)
     return json.dumps([_IMPORT, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]])
 
 
@@ -41,7 +43,7 @@ def statements(script: str) -> Iterator[str]:
             part = ""
 
 
-def import_folder(connection: sqlite3.Connection, folder: Path) -> int:
+def import_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> int:
     """Replace the imported tables by the content of ``folder``, inside the caller's transaction.
 
     Rows are streamed, so memory grows with the number of images and not of suggestions. Decisions that
@@ -50,16 +52,12 @@ def import_folder(connection: sqlite3.Connection, folder: Path) -> int:
     Returns:
         The number of suggestions.
     """
-    report = read_report(folder / REPORT)
-    try:
-        table = read_table(folder / LABELS)
-    except TableError as error:
-        raise RunError(f"{error}") from None
+    report, table = folder.read_report(), folder.read_labels()
     for statement in (*statements(DROP_IMPORTED), *statements(IMPORTED)):
         connection.execute(statement)
     used = np.zeros(table.num_images, dtype=np.bool_)
     sources: set[str] = set()
-    rows = _suggestions(folder / CHANGES, table, used, sources)
+    rows = _suggestions(folder, table, used, sources)
     connection.executemany("INSERT INTO suggestion VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)", rows)
     by_name = {str(entry["name"]): entry for entry in report["classes"]}
     connection.executemany(
@@ -71,7 +69,7 @@ def import_folder(connection: sqlite3.Connection, folder: Path) -> int:
         for statement in statements(INDEXES):
             connection.execute(statement)
     except sqlite3.IntegrityError:
-        raise _twice(connection, folder / CHANGES) from None
+        raise _twice(connection, folder.changes) from None
     connection.execute(
         "UPDATE suggestion SET (state, number) = (found.value, found.number) FROM ("
         "SELECT image.id AS image, class.id AS class, standing.value, standing.number FROM standing "
@@ -94,27 +92,28 @@ def import_folder(connection: sqlite3.Connection, folder: Path) -> int:
 
 
 def _suggestions(
-    path: Path, table: LabelTable, used: npt.NDArray[np.bool_], sources: set[str]
+    folder: CompletedFolder, table: LabelTable, used: npt.NDArray[np.bool_], sources: set[str]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield rows of ``suggestion``; ``used`` (N,) is set for every image that has one, sources are collected."""
-    image_at = {name: row for row, name in enumerate(table.images)}
-    class_at = {name: column for column, name in enumerate(table.classes)}
-    bands = {name: i for i, name in enumerate(BANDS)}
-    for number, change in enumerate(read_changes(path), start=1):
-        row, column = image_at.get(change.image), class_at.get(change.label)
-        if row is None or column is None:
-            what = f"image {change.image!r}" if row is None else f"class {change.label!r}"
-            raise RunError(f"{path}: row {number}: {LABELS} beside it has no {what}: {_AGAIN}.")
-        used[row] = True
-        sources.add(change.source)
-        yield _row(number, row, column, change, bands[change.band])
+    for block in folder.read_changes(table):
+        used[block.row] = True
+        sources.update(block.source.tolist())
+        yield from zip(
+            range(block.start + 1, block.start + 1 + len(block.row)),
+            (block.row + 1).tolist(),
+            (block.column + 1).tolist(),
+            block.value.tolist(),
+            block.score.tolist(),
+            _or_null(block.threshold),
+            _or_null(block.bound),
+            block.band.tolist(),
+            block.source.tolist(),
+            repeat(OPEN),
+        )
 
 
-def _row(number: int, row: int, column: int, change: Change, band: int) -> tuple[Any, ...]:
-    return (
-        *(number, row + 1, column + 1, change.value, change.score, change.threshold, change.bound),
-        *(band, change.source, OPEN),
-    )
+def _or_null(numbers: npt.NDArray[np.float64]) -> list[float | None]:
+    return [None if isnan(number) else number for number in numbers.tolist()]
 
 
 def _images(table: LabelTable, used: npt.NDArray[np.bool_]) -> Iterator[tuple[int, str, bytes]]:
@@ -132,5 +131,7 @@ def _twice(connection: sqlite3.Connection, path: Path) -> RunError:
         "JOIN class c ON c.id = s.class GROUP BY s.image, s.class HAVING COUNT(*) > 1 LIMIT 1"
     ).fetchone()
     return RunError(
-        f"{path}: rows {first} and {again} are both about image {image!r} and class {label!r}: {_AGAIN}."
+        f"rows {first} and {again} are both about image {image!r} and class {label!r}",
+        where=path,
+        remedy=COMPLETE_AGAIN,
     )

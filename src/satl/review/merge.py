@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from satl.completion.files.completed_folder import CompletedFolder
 from satl.errors import Argument, RunError, Sentence, Task
 from satl.labels import UNKNOWN, LabelTable, open_table
+from satl.labels.bands import ACCEPTED, BANDS
 from satl.labels.decisions import DecisionCounts, Decisions, apply_decisions
 from satl.labels.io import check_alike, write_alike
-from satl.review.database import ReviewStore, Standing
-from satl.review.folder import CHANGES, REVIEW, read_changes, require_completed
+from satl.review.database import CurrentDecision, ReviewStore
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,21 @@ def merge_review(
             cell of the table, or ``new`` exists.
         RunError: ``out`` is no completed folder, or nobody has reviewed it.
     """
-    folder, target = require_completed(out), Path(new)
+    folder, target = CompletedFolder.open(out), Path(new)
     source = open_table(table, encoding, ignore_columns=ignore_columns)
     check_alike(source, target, force=force, inputs=(source.path,))
     decided, skipped = _decisions(folder, source.table)
     if not include_accepted and not len(decided) and not decided.elsewhere:
         raise RunError(
             "holds no decision of a person yet",
-            where=folder,
+            where=folder.path,
             remedy=Sentence(
                 "run {review} first, or pass {include} to write the accepted cells only",
-                review=Task("review", folder),
+                review=Task("review", folder.path),
                 include=Argument("include_accepted", True),
             ),
         )
-    decided.require_some(source.path, folder, f"name the table that {folder} was completed from")
+    decided.require_some(source.path, folder.path, f"name the table that {folder.path} was completed from")
     merged, counts = apply_decisions(
         source.table,
         decided,
@@ -112,27 +113,29 @@ def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[n
     """
     found = np.zeros(table.cells.shape, dtype=np.bool_)
     for place in folders:
-        folder = require_completed(place)
+        folder = CompletedFolder.open(place)
         decided, _ = _decisions(folder, table)
         if not len(decided) and not decided.elsewhere:
             raise RunError(
                 "holds no decision of a person",
-                where=folder,
-                remedy=Sentence("leave out {reviewed}", reviewed=Argument("reviewed", folder)),
+                where=folder.path,
+                remedy=Sentence("leave out {reviewed}", reviewed=Argument("reviewed", folder.path)),
             )
-        decided.require_some("the table", folder, f"name the table that {folder} was completed from")
+        decided.require_some(
+            "the table", folder.path, f"name the table that {folder.path} was completed from"
+        )
         found[decided.rows, decided.columns] |= table.cells[decided.rows, decided.columns] == decided.values
     return found
 
 
-def _decisions(folder: Path, table: LabelTable) -> tuple[Decisions, Decisions]:
+def _decisions(folder: CompletedFolder, table: LabelTable) -> tuple[Decisions, Decisions]:
     """Return the decided and the skipped cells of ``table``."""
     standing = []
-    if (folder / REVIEW).is_file():
-        with ReviewStore(folder) as store:
+    if folder.review.is_file():
+        with ReviewStore(folder.path) as store:
             standing = store.decisions()
 
-    def located(which: list[Standing]) -> Decisions:
+    def located(which: list[CurrentDecision]) -> Decisions:
         return Decisions.by_name(
             table,
             [cell.image for cell in which],
@@ -145,16 +148,19 @@ def _decisions(folder: Path, table: LabelTable) -> tuple[Decisions, Decisions]:
     )
 
 
-def _accepted(folder: Path, table: LabelTable, skipped: Decisions) -> Decisions:
-    """Return the cells of ``table`` that were accepted and that nobody skipped."""
-    from satl.completion.files.completed_folder import CompletionFolder
-
-    CompletionFolder(folder).require_all_listed()
-    changes = [change for change in read_changes(folder / CHANGES) if change.band == "accepted"]
-    found = Decisions.by_name(
-        table, [c.image for c in changes], [c.label for c in changes], [c.value for c in changes]
-    )
+def _accepted(folder: CompletedFolder, table: LabelTable, skipped: Decisions) -> Decisions:
+    """Return the unknown cells of ``table`` that were accepted and that nobody skipped."""
+    folder.require_all_listed()
+    before = folder.read_labels()
+    # Where the rows and columns of the table before completion are in this one.
+    rows, columns = table.index.find(before.images, before.classes)
     open_cells = table.cells == UNKNOWN
     open_cells[skipped.rows, skipped.columns] = False
-    kept = open_cells[found.rows, found.columns]
-    return Decisions(found.rows[kept], found.columns[kept], found.values[kept])
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int8))]
+    for block in folder.read_changes(before):
+        row, column = rows[block.row], columns[block.column]
+        kept = (block.band == BANDS.index(ACCEPTED)) & (row >= 0) & (column >= 0)
+        kept[kept] = open_cells[row[kept], column[kept]]
+        found.append((row[kept], column[kept], block.value[kept]))
+    row_parts, column_parts, values = zip(*found, strict=True)
+    return Decisions(np.concatenate(row_parts), np.concatenate(column_parts), np.concatenate(values))

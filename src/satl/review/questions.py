@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from satl.review.folder import BANDS
+from satl.labels.bands import BANDS
 from satl.review.schema import OPEN
 
 STATES: dict[str, tuple[int, ...]] = {
@@ -32,7 +32,7 @@ class Filter:
     """Which suggestions to show.
 
     label, source: one class, one source; None for all.
-    bands: some of :data:`~satl.review.folder.BANDS`.
+    bands: some of :data:`~satl.labels.bands.BANDS`.
     state: a key of :data:`STATES`.
     value: +1 suggested present, -1 suggested absent; None for both.
     low, high: bounds of the score, both included.

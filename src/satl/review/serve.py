@@ -10,7 +10,7 @@ from pathlib import Path
 
 from satl.errors import ConfigError, SatlError
 from satl.review.database import ReviewStore
-from satl.review.served_images import open_pictures
+from satl.review.served_images import open_review_images
 
 PORT = 8484
 """Tried first, so that a page which is open finds the server again after a restart."""
@@ -78,10 +78,10 @@ def serve(
         ) from None
     with ReviewStore(out) as store, bind(host, port) as listening:
         suggestions = store.refresh()
-        pictures = open_pictures(store.folder, store.overview().get("images"), images)
+        shown_images = open_review_images(store.folder.path, store.overview().get("images"), images)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/?token="
-        gate = create_app(store, pictures, host, lambda token: opened(address + token))
+        gate = create_app(store, shown_images, host, lambda token: opened(address + token))
         config = uvicorn.Config(
             gate, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off",
             timeout_graceful_shutdown=2,

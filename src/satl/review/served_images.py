@@ -11,16 +11,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import ImageError
+from satl.errors import Argument, ImageError, RunError
 from satl.images import IMAGE_EXTENSIONS, decode_image
 from satl.images.source import FileFinder
 from satl.images.store import is_store, open_store, read_stored
-from satl.review.folder import find_images
+from satl.labels.cells import NameIndex
 
 _HEAD = 32
 
 
-class Picture(NamedTuple):
+class ServedImage(NamedTuple):
     """An image that may be shown.
 
     read: returns its file or its bytes, and what a browser calls the format; raises ImageError.
@@ -31,7 +31,7 @@ class Picture(NamedTuple):
     tag: str | None = None
 
 
-class PictureSource(Protocol):
+class ReviewImages(Protocol):
     """Where the images of a review come from."""
 
     @property
@@ -42,11 +42,11 @@ class PictureSource(Protocol):
     def message(self) -> str:
         """What to say where there are none."""
 
-    def picture(self, name: str) -> Picture:
+    def image(self, name: str) -> ServedImage:
         """Find an image by its id; raise ImageError if there is none."""
 
 
-def open_pictures(out: Path, stated: object, given: Path | None) -> PictureSource:
+def open_review_images(out: Path, stated: object, given: Path | None) -> ReviewImages:
     """Open the images of a review, in a folder or in a packed store; :func:`find_images` says where they are.
 
     Raises:
@@ -54,14 +54,38 @@ def open_pictures(out: Path, stated: object, given: Path | None) -> PictureSourc
     """
     place, message = find_images(out, stated, given)
     if place is None or not is_store(place):
-        return Pictures(place, message)
+        return ReviewImageFiles(place, message)
     try:
-        return PackedPictures(place)
+        return ReviewImageStore(place)
     except ImageError as error:
         if given is not None:
             raise
         # The store of the run is damaged or not finished: everything but the images can still be reviewed.
-        return Pictures(None, f"The images cannot be shown: {error}.")
+        return ReviewImageFiles(None, f"The images cannot be shown: {error}.")
+
+
+def find_images(out: Path, stated: object, given: Path | None) -> tuple[Path | None, str]:
+    """Return the folder or packed store of the images, or None, and a sentence for the person who misses them.
+
+    Args:
+        out: the folder under review.
+        stated: ``images`` of the report; a relative path counts from here, else from beside ``out``.
+        given: the folder or store passed by the user, which must exist.
+    """
+    if given is not None:
+        if not given.is_dir():
+            raise RunError(
+                "does not exist",
+                where=Argument("images", given),
+                remedy="give the folder that the image ids are relative to",
+            )
+        return given, ""
+    if not isinstance(stated, str) or not stated:
+        return None, "No image folder is known."
+    for base in (Path(), out, out.parent):
+        if (base / stated).is_dir():
+            return base / stated, ""
+    return None, f"The image folder '{stated}' is not here."
 
 
 def media_type(head: bytes) -> str | None:
@@ -83,7 +107,7 @@ def media_type(head: bytes) -> str | None:
     return "image/bmp" if head.startswith(b"BM") else None
 
 
-class Pictures:
+class ReviewImageFiles:
     """The image files that the page may show: those under one folder, symbolic links followed first.
 
     An id without an extension finds its file if exactly one file of that name has an image extension.
@@ -101,9 +125,9 @@ class Pictures:
         """Whether there is a folder."""
         return self.folder is not None
 
-    def picture(self, name: str) -> Picture:
+    def image(self, name: str) -> ServedImage:
         """Find an image by its id."""
-        return Picture(partial(_from_file, self.find(name)))
+        return ServedImage(partial(_from_file, self.find(name)))
 
     def find(self, name: str) -> Path:
         """Return the real path of an image.
@@ -117,13 +141,15 @@ class Pictures:
             raise ImageError(f"'{name!r}' is no name of a file.")
         found = self._files(name)
         if len(found) > 1:
-            raise ImageError(f"'{name}' matches several files: write the image id with its extension.")
+            raise ImageError(
+                f"'{name}' matches several files", remedy="write the image id with its extension"
+            )
         # Outside is told before missing, so that nobody learns from the answer what exists elsewhere.
         real = (found[0] if found else self.folder / name).resolve()
         if not real.is_relative_to(self.folder):
             raise ImageError(
-                f"'{name}' lies outside the image folder: start satl review with --images and a folder that "
-                "holds all images."
+                f"'{name}' lies outside the image folder",
+                remedy="start the review with a folder that holds all images",
             )
         if not found:
             raise ImageError(f"'{name}' is not in the image folder '{self.folder}'.")
@@ -138,7 +164,7 @@ class Pictures:
         return [path] if path.is_file() else FileFinder(self.folder).find(name)
 
 
-class PackedPictures:
+class ReviewImageStore:
     """The images of a packed store, found by their id alone: no request can name any other file.
 
     Args:
@@ -153,15 +179,15 @@ class PackedPictures:
 
     def __init__(self, path: Path) -> None:
         self._store = open_store(path.resolve())
-        self._position_of = {image: i for i, image in enumerate(self._store.ids)}
+        self._index = NameIndex(self._store.ids)
 
-    def picture(self, name: str) -> Picture:
+    def image(self, name: str) -> ServedImage:
         """Find an image by its id."""
-        store, position = self._store, self._position_of.get(name)
-        if position is None:
+        store, position = self._store, int(self._index.find([name])[0])
+        if position < 0:
             raise ImageError(f"'{name}' is not in the packed store '{store.path}'.")
         tag = f'"{store.crc32[position]:08x}-{store.lengths[position]:x}"'
-        return Picture(partial(self._read, position), tag)
+        return ServedImage(partial(self._read, position), tag)
 
     def _read(self, position: int) -> tuple[bytes, str]:
         store = self._store

@@ -14,11 +14,11 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, Field
 
 from satl.errors import ImageError, in_shell
-from satl.review.database import Conflict, Outcome, ReviewStore, Wanted
-from satl.review.folder import BANDS
+from satl.labels.bands import BANDS
+from satl.review.database import Conflict, CurrentDecisions, DecisionRequest, ReviewStore
 from satl.review.gate import Gate
 from satl.review.questions import STATES, Filter
-from satl.review.served_images import Picture, PictureSource
+from satl.review.served_images import ReviewImages, ServedImage
 
 MEDIA_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 LARGEST_PAGE = 50
@@ -52,19 +52,19 @@ class UndoBody(BaseModel):
 
 def create_app(
     store: ReviewStore,
-    pictures: PictureSource,
+    images: ReviewImages,
     host: str = "127.0.0.1",
     opened: Callable[[str], object] | None = None,
 ) -> Gate:
     """Return the application behind its gate; ``gate.token`` opens it for the first browser."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _add_files(app, pictures, store)
-    _add_questions(app, pictures, store)
+    _add_files(app, images, store)
+    _add_questions(app, images, store)
     _add_decisions(app, store)
     return Gate(app, store, host, opened)
 
 
-def _add_files(app: FastAPI, pictures: PictureSource, store: ReviewStore) -> None:
+def _add_files(app: FastAPI, images: ReviewImages, store: ReviewStore) -> None:
     # The files are read once: the page is small, and no request can name any other file.
     folder = resources.files("satl.review") / "static"
     files = {
@@ -89,35 +89,35 @@ def _add_files(app: FastAPI, pictures: PictureSource, store: ReviewStore) -> Non
         if not store.has_image(name):
             return _json({"error": f"no suggestion is about an image called '{name}'."}, 404)
         try:
-            return _picture(pictures.picture(name), if_none_match)
+            return _answer_image(images.image(name), if_none_match)
         except ImageError as error:
             return _json({"error": str(error)}, 404)
         except OSError as error:
             return _json({"error": f"'{name}' cannot be read ({error.strerror})."}, 404)
 
 
-def _picture(picture: Picture, known_tags: str) -> Response:
+def _answer_image(image: ServedImage, known_tags: str) -> Response:
     """Answer with an image, or with the news that the browser has it already."""
     headers = {"cache-control": "private, max-age=600"}
-    if picture.tag is not None:
-        headers["etag"] = picture.tag
-        if picture.tag in known_tags:
+    if image.tag is not None:
+        headers["etag"] = image.tag
+        if image.tag in known_tags:
             return Response(status_code=304, headers=headers)
-    content, kind = picture.read()
+    content, kind = image.read()
     if isinstance(content, Path):
         return FileResponse(content, media_type=kind, headers=headers)
     return Response(content, media_type=kind, headers=headers)
 
 
-def _add_questions(app: FastAPI, pictures: PictureSource, store: ReviewStore) -> None:
+def _add_questions(app: FastAPI, images: ReviewImages, store: ReviewStore) -> None:
     @app.get("/api/start")
     def start() -> Response:
-        folder = str(store.folder)
+        folder = str(store.folder.path)
         facts = {
             "folder": folder,
             "merge_command": f"satl merge {in_shell(folder)} TABLE -o NEW",
-            "has_images": pictures.shown,
-            "images_message": pictures.message,
+            "has_images": images.shown,
+            "images_message": images.message,
         }
         return _json({**store.overview(), **facts})
 
@@ -158,7 +158,7 @@ def _add_questions(app: FastAPI, pictures: PictureSource, store: ReviewStore) ->
 def _add_decisions(app: FastAPI, store: ReviewStore) -> None:
     @app.post("/api/decide")
     def decide(body: DecideBody) -> Response:
-        wanted = [Wanted(cell.image, cell.label, cell.value, cell.based_on) for cell in body.cells]
+        wanted = [DecisionRequest(cell.image, cell.label, cell.value, cell.based_on) for cell in body.cells]
         return _stored(store, lambda: store.decide(body.tab, body.request, wanted))
 
     @app.post("/api/undo")
@@ -166,7 +166,7 @@ def _add_decisions(app: FastAPI, store: ReviewStore) -> None:
         return _stored(store, lambda: store.undo(body.tab, body.request))
 
 
-def _stored(store: ReviewStore, action: Callable[[], Outcome]) -> Response:
+def _stored(store: ReviewStore, action: Callable[[], CurrentDecisions]) -> Response:
     """Answer 200 only when the decisions are on disk."""
     try:
         outcome = action()
@@ -179,7 +179,7 @@ def _stored(store: ReviewStore, action: Callable[[], Outcome]) -> Response:
     return _json(_facts(store, outcome))
 
 
-def _facts(store: ReviewStore, outcome: Outcome) -> dict[str, Any]:
+def _facts(store: ReviewStore, outcome: CurrentDecisions) -> dict[str, Any]:
     return {
         "cells": [cell._asdict() for cell in outcome.cells],
         "last": outcome.last,

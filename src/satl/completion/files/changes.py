@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -10,19 +12,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import RunError
+from satl.errors import RunError, Sentence, Task
+from satl.labels import LabelTable
+from satl.labels.bands import BANDS
+from satl.labels.cells import IntArray, NameIndex
 
 COLUMNS = ("image", "label", "value", "score", "threshold", "band", "source", "precision_lower_bound")
 HEADER = (",".join(COLUMNS) + "\n").encode()
-BANDS = ("accepted", "review", "left")
+COMPLETE_AGAIN = Sentence("write the folder again with {complete}", complete=Task("complete"))
 
 _ROWS_AT_ONCE = 65_536
 _MARKS = ',"\r'
 _MILLION = 1_000_000
 # From here on a double has no six decimals left, and the digits are written one by one.
 _LARGE = 1e9
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Group(NamedTuple):
@@ -125,56 +128,131 @@ def _decimals() -> npt.NDArray[np.bytes_]:
 
 
 class ChangeBlock(NamedTuple):
-    """Some rows of ``changes.csv`` as arrays (K,): texts, and NaN for an empty number."""
+    """Some rows of ``changes.csv`` as arrays (K,); NaN for an empty number.
 
-    image: npt.NDArray[Any]
-    label: npt.NDArray[Any]
+    Attributes:
+        start: number of the first of them in the file, from 0.
+        row, column: where the cells are in the table.
+        value: +1 present, -1 absent; what was accepted or is proposed.
+        score: of the class being present, finite.
+        threshold, bound: NaN where there is no certificate.
+        band: positions in :data:`satl.labels.bands.BANDS`.
+        source: ``certificate``, ``model`` or ``label-error``.
+    """
+
+    start: int
+    row: IntArray
+    column: IntArray
     value: npt.NDArray[np.int8]
     score: npt.NDArray[np.float64]
     threshold: npt.NDArray[np.float64]
-    band: npt.NDArray[Any]
-    source: npt.NDArray[Any]
+    band: npt.NDArray[np.int8]
+    source: npt.NDArray[np.object_]
     bound: npt.NDArray[np.float64]
 
 
-def read_change_blocks(path: str | Path) -> Iterator[ChangeBlock]:
+def read_changes(path: str | Path, table: LabelTable) -> Iterator[ChangeBlock]:
     """Yield the rows of ``changes.csv`` in blocks, however many there are.
+
+    Args:
+        path: the file.
+        table: the table before the completion, which all of its cells belong to.
+
+    Raises:
+        RunError: the file cannot be read, or a row is wrong.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "changes.csv"
-    >>> _ = file.write_bytes(HEADER + b"a.jpg,cat,1,0.912000,,review,model,\\n")
-    >>> [(block.image.tolist(), block.value.tolist(), block.bound.tolist()) for block in read_change_blocks(file)]
-    [(['a.jpg'], [1], [nan])]
+    >>> _ = file.write_bytes(HEADER + b"b.jpg,cat,1,0.912000,,review,model,\\n")
+    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat",), np.zeros((2, 1)))
+    >>> [(block.row.tolist(), block.band.tolist(), block.bound.tolist()) for block in read_changes(file, table)]
+    [([1], [1], [nan])]
     """
     import pyarrow as pa
     import pyarrow.csv
 
     file = Path(path)
-    again = "write the folder again with `satl complete`"
-    text, number = pa.string(), pa.float64()
-    words = pa.dictionary(pa.int32(), text)
-    kinds = (text, words, pa.int8(), number, number, words, words, number)
+    number = pa.float64()
+    words = pa.dictionary(pa.int32(), pa.string())
+    kinds = (words, words, pa.int8(), number, number, words, words, number)
+    bands = NameIndex(BANDS)
+    start = 0
     try:
         with file.open("rb") as stream:
             if stream.readline() != HEADER:
-                raise RunError(f"{file}: its header is not '{','.join(COLUMNS)}': {again}.")
+                raise RunError(f"its header is not '{','.join(COLUMNS)}'", where=file, remedy=COMPLETE_AGAIN)
             if not stream.read(1):
                 return
         options = pyarrow.csv.ConvertOptions(column_types=dict(zip(COLUMNS, kinds, strict=True)))
         reading = pyarrow.csv.ReadOptions(block_size=8 << 20, use_threads=False)
         with pyarrow.csv.open_csv(file, read_options=reading, convert_options=options) as reader:
             for batch in reader:
-                yield ChangeBlock(
-                    *(column.to_numpy(zero_copy_only=False) for column in _plain(batch.columns))
+                image, label, value, score, threshold, band, source, bound = batch.columns
+                block = ChangeBlock(
+                    start=start,
+                    row=_positions(image, table.index.images),
+                    column=_positions(label, table.index.classes),
+                    value=value.fill_null(0).to_numpy(zero_copy_only=False),
+                    score=score.to_numpy(zero_copy_only=False),
+                    threshold=threshold.to_numpy(zero_copy_only=False),
+                    band=_positions(band, bands).astype(np.int8),
+                    source=source.dictionary_decode().to_numpy(zero_copy_only=False),
+                    bound=bound.to_numpy(zero_copy_only=False),
                 )
+                right = (block.row >= 0) & (block.column >= 0) & (block.band >= 0)
+                right &= (np.abs(block.value) == 1) & np.isfinite(block.score)
+                if not right.all():
+                    _explain(file, table)
+                yield block
+                start += len(block.row)
     except (pa.ArrowInvalid, OSError) as error:
+        _explain(file, table)
         reason = str(error).splitlines()[0].rstrip(".")[:160]
-        raise RunError(f"{file} cannot be read ({reason}): {again}.") from None
+        raise RunError(f"cannot be read ({reason})", where=file, remedy=COMPLETE_AGAIN) from None
 
 
-def _plain(columns: Sequence[Any]) -> list[Any]:
-    import pyarrow as pa
+def _positions(column: Any, index: NameIndex) -> IntArray:
+    """Return the positions of names in a dictionary column; -1 for one that is not there.
 
-    return [
-        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in columns
-    ]
+    Repeated names are looked up once: the words of the dictionary, not the rows.
+    """
+    found = index.find(["" if name is None else name for name in column.dictionary.to_pylist()])
+    return np.append(found, -1)[column.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
+
+
+def _explain(file: Path, table: LabelTable) -> None:
+    """Find the first row that is wrong; slow and exact, for a file that is known to be wrong."""
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = csv.reader(stream, strict=True)
+        try:
+            next(rows)
+            for number, row in enumerate(rows, start=1):
+                problem = _problem(row, table)
+                if problem is not None:
+                    raise RunError(f"row {number}{problem}", where=file, remedy=COMPLETE_AGAIN)
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise RunError(f"cannot be read as CSV ({error})", where=file, remedy=COMPLETE_AGAIN) from None
+
+
+def _problem(row: list[str], table: LabelTable) -> str | None:
+    if len(row) != len(COLUMNS):
+        return f" has {len(row)} columns, not {len(COLUMNS)}"
+    image, label, value, score, threshold, band, _, bound = row
+    place = f" (image {image!r}, class {label!r}): "
+    if value not in ("1", "-1"):
+        return f"{place}value {value!r} is not 1 or -1"
+    if band not in BANDS:
+        return f"{place}band {band!r} is none of {', '.join(BANDS)}"
+    for name, text in (("score", score), ("threshold", threshold or "0"), ("bound", bound or "0")):
+        try:
+            finite = math.isfinite(float(text))
+        except ValueError:
+            finite = False
+        if not finite:
+            return f"{place}{name} {text!r} is no number"
+    rows, columns = table.index.find([image], [label])
+    if rows[0] < 0 or columns[0] < 0:
+        return (
+            f": the labels.npz beside it has no {f'image {image!r}' if rows[0] < 0 else f'class {label!r}'}"
+        )
+    return None

@@ -1,4 +1,4 @@
-"""The folder that ``satl complete`` writes; nothing else knows how its files come and go.
+"""The folder that a completion writes; nothing else knows the names and columns of its files.
 
 ``completed.*`` the completed table; ``labels.npz`` the table before; ``changes.csv`` what was filled or is proposed;
 ``thresholds.csv``; ``report.json`` and ``report.html``; ``evidence.npz`` the tested cells, where they are not all
@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.files.changes import read_change_blocks
-from satl.completion.statistics.audit import Band
-from satl.errors import RunError, TableError
+from satl.completion.files.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
+from satl.errors import Argument, RunError, Sentence, TableError, Task
 from satl.labels import LabelTable, read_table
+from satl.labels.bands import BANDS, REVIEW, Band
 
 FORMAT = 1
 _OWN = (
@@ -34,11 +34,16 @@ _OWN = (
     "evidence.npz",
     "scores.npz",
 )
-_AGAIN = "write the folder again with `satl complete`"
+_NAME_IT = Sentence("name the folder that {complete} wrote", complete=Task("complete"))
+_ANOTHER = Sentence("give another folder with {out}", out=Argument("out"))
 
 
-class CompletionFolder:
-    """Reads what ``satl complete`` wrote."""
+class CompletedFolder:
+    """The files of a completion, their names and how they are read.
+
+    Args:
+        path: the folder; :meth:`open` checks that it is one.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -52,54 +57,148 @@ class CompletionFolder:
         self.review = self.path / "review.sqlite"
 
     @classmethod
-    def open(cls, path: str | Path) -> CompletionFolder:
-        """Return the folder, or say what it lacks."""
+    def open(cls, path: str | Path) -> CompletedFolder:
+        """Return the folder of a completion.
+
+        Raises:
+            RunError: it lacks a file that every completion has.
+        """
         folder = cls(path)
         if not folder.path.is_dir():
-            raise RunError(f"{folder.path} is not a folder: name the folder that `satl complete -o` wrote.")
-        for file in (folder.report, folder.labels, folder.changes):
+            raise RunError("is not a folder", where=folder.path, remedy=_NAME_IT)
+        for file in folder.required:
             if not file.is_file():
                 raise RunError(
-                    f"{folder.path} has no {file.name}, so it is no folder of `satl complete`: "
-                    "name the folder that its -o was given."
+                    f"has no {file.name}, so it is not the folder of a completion",
+                    where=folder.path,
+                    remedy=_NAME_IT,
                 )
         return folder
+
+    @classmethod
+    def check_free(cls, path: str | Path, force: bool = False) -> CompletedFolder:
+        """Return the folder if a completion may be written there, before any work is done.
+
+        A folder of an earlier completion is written over only with ``force``; any other folder with files, never.
+        """
+        folder = cls(path)
+        out = folder.path
+        if out.exists() and not out.is_dir():
+            raise RunError("is a file", where=out, remedy=_ANOTHER)
+        try:
+            taken = out.is_dir() and any(out.iterdir())
+        except OSError as error:
+            raise RunError(f"cannot be listed ({error.strerror})", where=out, remedy=_ANOTHER) from None
+        if not taken:
+            return folder
+        if not folder.report.is_file() or not folder.changes.is_file():
+            raise RunError(
+                "holds files that no completion wrote",
+                where=out,
+                remedy=Sentence("give an empty or a new folder with {out}", out=Argument("out")),
+            )
+        if not force:
+            kept = " (decisions in its review.sqlite are kept)" if folder.review.exists() else ""
+            raise RunError(
+                "holds a completion already",
+                where=out,
+                remedy=Sentence(
+                    f"give another folder with {{out}}, or pass {{force}} to replace it{kept}",
+                    out=Argument("out"),
+                    force=Argument("force", True),
+                ),
+            )
+        return folder
+
+    @classmethod
+    @contextmanager
+    def write(cls, path: str | Path, force: bool = False) -> Iterator[CompletedFolder]:
+        """Yield a temporary folder beside ``path``; on success its files take their place, on error it is removed.
+
+        A new folder appears at once. In one that is replaced, files are exchanged one by one, and what a completion
+        did not write (decisions of a review, an audit) stays.
+
+        >>> import tempfile
+        >>> out = Path(tempfile.mkdtemp()) / "out"
+        >>> with CompletedFolder.write(out) as temporary:
+        ...     _ = temporary.report.write_text("{}")
+        >>> [file.name for file in out.parent.iterdir()], [file.name for file in out.iterdir()]
+        (['out'], ['report.json'])
+        """
+        out = cls.check_free(path, force).path
+        place = out.resolve()  # "." has no name of its own
+        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
+        try:
+            temporary.mkdir(parents=True)
+        except OSError as error:
+            raise RunError(f"cannot be made ({error.strerror})", where=out, remedy=_ANOTHER) from None
+        try:
+            yield cls(temporary)
+            if out.is_dir():
+                _exchange(temporary, out)
+            else:
+                temporary.replace(out)
+        except OSError as error:
+            raise RunError(
+                f"cannot be written ({error.strerror or error})", where=out, remedy=_ANOTHER
+            ) from None
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    @property
+    def required(self) -> tuple[Path, ...]:
+        """The files that every completion has and that a review reads."""
+        return self.report, self.labels, self.changes
 
     @property
     def completed(self) -> Path:
         """The completed table."""
         found = sorted(self.path.glob("completed.*"))
         if not found:
-            raise RunError(f"{self.path} has no completed table: {_AGAIN}.")
+            raise RunError("has no completed table", where=self.path, remedy=COMPLETE_AGAIN)
         return found[0]
 
     def read_report(self) -> dict[str, Any]:
-        """Return ``report.json``."""
+        """Return ``report.json``; its ``classes`` is a list of objects with a ``name``."""
         try:
-            report = json.loads(self.report.read_text(encoding="utf-8"))
+            # NaN is not JSON and would stop the page of a review; a number that is not there is null.
+            report = json.loads(self.report.read_text(encoding="utf-8"), parse_constant=lambda _: None)
         except (OSError, ValueError) as error:
-            raise RunError(f"{self.report} cannot be read as JSON ({error}): {_AGAIN}.") from None
+            raise RunError(
+                f"cannot be read as JSON ({error})", where=self.report, remedy=COMPLETE_AGAIN
+            ) from None
         if not isinstance(report, dict) or report.get("format") != FORMAT:
-            raise RunError(f"{self.report} was written by another version of satl: {_AGAIN}.")
+            raise RunError("was written by another version of satl", where=self.report, remedy=COMPLETE_AGAIN)
+        classes = report.get("classes")
+        if not isinstance(classes, list) or not all(isinstance(c, dict) and "name" in c for c in classes):
+            raise RunError("lists no classes", where=self.report, remedy=COMPLETE_AGAIN)
         return report
 
     def require_all_listed(self) -> None:
         """Refuse a ``changes.csv`` that leaves out what was accepted as absent."""
         if not self.read_report()["source"].get("lists_absent", True):
             raise RunError(
-                f"{self.changes} leaves out the cells accepted as absent, because they are more than ten million: take "
-                f"them from {self.completed.name}, or complete again with --list-all."
+                "leaves out the cells accepted as absent, because they are more than ten million",
+                where=self.changes,
+                remedy=Sentence(
+                    f"take them from {self.completed.name}, or complete again with {{list_all}}",
+                    list_all=Argument("list_all", True),
+                ),
             )
 
     def read_completed(self) -> LabelTable:
         """Return the completed table."""
         encoding = self.read_report()["source"]["encoding"]
-        # Text has to be told how it is to be read; Parquet and .npz files say so themselves.
+        # Text files need the encoding; Parquet and .npz files state their own.
         return _read(self.completed, encoding if self.completed.suffix in (".csv", ".tsv") else None)
 
     def read_labels(self) -> LabelTable:
         """Return the table before completion."""
         return _read(self.labels)
+
+    def read_changes(self, table: LabelTable) -> Iterator[ChangeBlock]:
+        """Yield what was filled or is proposed, in blocks of rows; ``table`` is the one before completion."""
+        return read_changes(self.changes, table)
 
     def read_tested(self, table: LabelTable) -> npt.NDArray[np.bool_] | None:
         """Return the tested cells (N, C) among the known ones of ``table``, or None: all of them."""
@@ -107,7 +206,9 @@ class CompletionFolder:
             return None
         evidence = _read(self.evidence)
         if (evidence.images, evidence.classes) != (table.images, table.classes):
-            raise RunError(f"{self.evidence} and {self.labels} are about different cells: {_AGAIN}.")
+            raise RunError(
+                f"is about other cells than {self.labels.name}", where=self.evidence, remedy=COMPLETE_AGAIN
+            )
         return evidence.known & (table.cells != 0)
 
     def read_bands(self, table: LabelTable) -> npt.NDArray[np.int8]:
@@ -117,22 +218,16 @@ class CompletionFolder:
         """
         accepted = self.read_completed().cells
         if accepted.shape != table.cells.shape:
-            raise RunError(f"{self.completed} and {self.labels} are about different cells: {_AGAIN}.")
+            raise RunError(
+                f"is about other cells than {self.labels.name}", where=self.completed, remedy=COMPLETE_AGAIN
+            )
         bands = np.where(table.cells == 0, np.int8(Band.LEFT), np.int8(Band.KNOWN))
         bands[(table.cells == 0) & (accepted == 1)] = Band.PRESENT
         bands[(table.cells == 0) & (accepted == -1)] = Band.ABSENT
-        row_of = {name: row for row, name in enumerate(table.images)}
-        column_of = {name: column for column, name in enumerate(table.classes)}
-        for block in read_change_blocks(self.changes):
-            try:
-                rows = np.fromiter((row_of[name] for name in block.image), np.int64, len(block.image))
-                columns = np.fromiter((column_of[name] for name in block.label), np.int64, len(block.label))
-            except KeyError as error:
-                raise RunError(
-                    f"{self.changes} names {error.args[0]!r}, {self.labels} does not: {_AGAIN}."
-                ) from None
-            which = (bands[rows, columns] == Band.LEFT) & (block.band == "review")
-            bands[rows[which], columns[which]] = Band.REVIEW
+        review = BANDS.index(REVIEW)
+        for block in self.read_changes(table):
+            proposed = (bands[block.row, block.column] == Band.LEFT) & (block.band == review)
+            bands[block.row[proposed], block.column[proposed]] = Band.REVIEW
         return bands
 
 
@@ -140,68 +235,7 @@ def _read(path: Path, encoding: str | None = None) -> LabelTable:
     try:
         return read_table(path, encoding)
     except TableError as error:
-        raise RunError(str(error)) from None
-
-
-def check_free(path: str | Path, force: bool = False) -> Path:
-    """Return ``path`` if a completion may be written there, before any work is done.
-
-    A folder of an earlier completion is written over only with ``force``; any other folder with files, never.
-    """
-    out = Path(path)
-    if out.exists() and not out.is_dir():
-        raise RunError(f"{out} is a file: give the folder to write with -o.")
-    try:
-        taken = out.is_dir() and any(out.iterdir())
-    except OSError as error:
-        raise RunError(
-            f"{out} cannot be looked into ({error.strerror}): give another folder with -o."
-        ) from None
-    if not taken:
-        return out
-    if not (out / "report.json").is_file() or not (out / "changes.csv").is_file():
-        raise RunError(
-            f"{out} holds files that `satl complete` did not write: give an empty or a new folder with -o."
-        )
-    if not force:
-        kept = " (decisions in its review.sqlite are kept)" if (out / "review.sqlite").exists() else ""
-        raise RunError(
-            f"{out} holds a completion already: give another folder with -o, or pass --force to replace it{kept}."
-        )
-    return out
-
-
-@contextmanager
-def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder beside ``path``; on success its files take their place there, on error it is removed.
-
-    A new folder appears at once. In one that is replaced, files are exchanged one by one, and what ``satl
-    complete`` did not write (decisions of a review, an audit) stays.
-
-    >>> import tempfile
-    >>> out = Path(tempfile.mkdtemp()) / "out"
-    >>> with new_folder(out) as temporary:
-    ...     _ = (temporary / "report.json").write_text("{}")
-    >>> [file.name for file in out.parent.iterdir()], [file.name for file in out.iterdir()]
-    (['out'], ['report.json'])
-    """
-    out = check_free(path, force)
-    place = out.resolve()  # "." has no name of its own
-    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
-    try:
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise RunError(f"{out} cannot be made ({error.strerror}): give another folder with -o.") from None
-    try:
-        yield temporary
-        if out.is_dir():
-            _exchange(temporary, out)
-        else:
-            temporary.replace(out)
-    except OSError as error:
-        raise RunError(f"{out} cannot be written ({error.strerror or error}): give another folder.") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        raise RunError(error.what, where=error.where, remedy=error.remedy) from None
 
 
 def _exchange(temporary: Path, out: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any, Literal
 
 import numpy as np
@@ -18,17 +17,7 @@ from satl.evaluation.bounds import (
     finite_population_upper,
 )
 from satl.evaluation.undefined import finite_or_none
-
-
-class Band(IntEnum):
-    """What became of a cell; known cells have no band."""
-
-    KNOWN = 0
-    PRESENT = 1
-    ABSENT = 2
-    REVIEW = 3
-    LEFT = 4
-
+from satl.labels.bands import Band
 
 _BANDS = len(Band) - 1
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from satl.completion.files.changes import HEADER, ChangeFormat, Group
-from satl.completion.files.completed_folder import CompletionFolder, check_free, new_folder
+from satl.completion.files.completed_folder import CompletedFolder
 from satl.completion.statistics.assessment import CompletionSettings, assess
 from satl.completion.statistics.class_cells import LabelMatrix
 from satl.completion.statistics.class_changes import ClassChanges, ClassCounts, Rows, TableChanges
@@ -23,6 +23,7 @@ from satl.completion.workflow.report_content import build_report, threshold_rows
 from satl.errors import RunError, TableError
 from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, write_table
+from satl.labels.bands import ACCEPTED, LEFT, REVIEW
 from satl.labels.io import FORMATS
 from satl.labels.io.arrays import write_arrays, write_label_arrays
 
@@ -46,7 +47,7 @@ class Completion:
         report: the content of ``report.json``.
     """
 
-    folder: CompletionFolder
+    folder: CompletedFolder
     present: int
     absent: int
     review: int
@@ -83,21 +84,20 @@ def complete(
         RunError: ``out`` cannot be written, or nothing is out of sample and ``settings.review_only`` is not set.
     """
     settings = settings or CompletionSettings()
-    check_free(out, force)
+    CompletedFolder.check_free(out, force)
     _check_case(case, settings)
     # One class after the other is looked at from here on, so each lies in one piece of memory.
     scores, basis = np.asfortranarray(case.scores), np.asfortranarray(case.basis)
     assessment = assess(scores, basis, case.tested, settings, case.planned, case.zones)
     labels = basis if case.basis is case.table.cells else np.asfortranarray(case.table.cells)
     changes = TableChanges(scores, labels, assessment, list_all, case.confirmed)
-    with new_folder(out, force) as temporary:
-        folder = CompletionFolder(temporary)
+    with CompletedFolder.write(out, force) as folder:
         completed = labels.copy(order="F")
         with ThreadPoolExecutor(max_workers=1) as beside:
             given = beside.submit(_write_given, case, folder)
             found = _write_changes(folder.changes, case.table, changes, settings.precision, completed)
             given.result()
-        write_alike(case.file, completed, temporary)
+        write_alike(case.file, completed, folder.path)
         report = build_report(case, settings, assessment, found, changes)
         if not (completed == 0).any() and case.file.encoding not in (None, "words"):
             report["notes"].append(
@@ -111,7 +111,7 @@ def complete(
         folder.page.write_text(render_report(report, Path(out)), encoding="utf-8")
     counts = report["counts"]
     return Completion(
-        folder=CompletionFolder(out),
+        folder=CompletedFolder(out),
         present=counts["present"],
         absent=counts["absent"],
         review=counts["review"],
@@ -188,21 +188,21 @@ def _groups(
     )
 
     def group(rows: Rows, value: int, threshold: float | None, band: str, source: str) -> Group:
-        bound = precision if band == "accepted" else None
+        bound = precision if band == ACCEPTED else None
         return Group(name, value, rows, scores[rows], threshold, band, source, bound)
 
-    yield group(found.present, 1, upper, "accepted", "certificate")
+    yield group(found.present, 1, upper, ACCEPTED, "certificate")
     if changes.list_absent:
-        yield group(found.absent, -1, lower, "accepted", "certificate")
+        yield group(found.absent, -1, lower, ACCEPTED, "certificate")
     for known in (-1, 1):  # known cells: their value is asked about, never changed
         rows = found.errors[labels[found.errors] == known]
-        yield group(rows, -known, None, "review", "label-error")
-    yield group(found.review, 1, upper, "review", "model")
+        yield group(rows, -known, None, REVIEW, "label-error")
+    yield group(found.review, 1, upper, REVIEW, "model")
     if changes.list_left:
-        yield group(found.left, -1, lower, "left", "model")
+        yield group(found.left, -1, lower, LEFT, "model")
 
 
-def _write_given(case: Case, folder: CompletionFolder) -> None:
+def _write_given(case: Case, folder: CompletedFolder) -> None:
     """Write what the completion started from."""
     table = case.table
     write_label_arrays(folder.labels, table, table.cells)

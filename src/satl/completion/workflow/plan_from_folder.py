@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.completion.files.completed_folder import CompletionFolder
+from satl.completion.files.completed_folder import CompletedFolder
 from satl.completion.statistics.certify import certify
 from satl.completion.statistics.label_plan import LabelPlan, plan_labels
 from satl.errors import RunError
@@ -24,7 +24,7 @@ def plan_folder(
         budget, seed: see :func:`satl.completion.statistics.label_plan.plan_labels`.
         scores: the file of scores, if it has been moved since.
     """
-    folder = CompletionFolder.open(out)
+    folder = CompletedFolder.open(out)
     report = folder.read_report()
     table = folder.read_labels()
     file = scores if scores is not None else folder.scores

@@ -149,7 +149,7 @@ export function drawImage(item, zoom, start) {
     missing.hidden = false;
   };
   if (!start.has_images) {
-    say(start.images_message);
+    say(`${start.images_message} Start satl review with --images DIR to see the images.`);
     return;
   }
   // Never the last image under the next suggestion: it appears when it is the right one.

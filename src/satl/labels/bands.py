@@ -1,0 +1,33 @@
+"""Bands: what a completion made of a cell; the only definition, for files, pages, audits and exports."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+ACCEPTED, REVIEW, LEFT = "accepted", "review", "left"
+BANDS = (ACCEPTED, REVIEW, LEFT)
+"""What files and pages call the bands: accepted with a certificate, to be reviewed by a person, left unknown.
+
+Positions in it are stored.
+"""
+SUGGESTED_BANDS = (ACCEPTED, REVIEW)
+"""Bands whose cells are suggestions to other tools; positions are those of :data:`BANDS`."""
+
+
+class Band(IntEnum):
+    """What became of a cell, with the accepted ones told apart by their value.
+
+    >>> Band.ABSENT.file_name, Band.LEFT.file_name
+    ('accepted', 'left')
+    """
+
+    KNOWN = 0
+    PRESENT = 1
+    ABSENT = 2
+    REVIEW = 3
+    LEFT = 4
+
+    @property
+    def file_name(self) -> str | None:
+        """The name of the band in :data:`BANDS`; None for a cell that was known."""
+        return (None, ACCEPTED, ACCEPTED, REVIEW, LEFT)[self]
