@@ -48,12 +48,10 @@ SAME_MODULES = {
 }
 """Names that several modules share because they mean the same."""
 
-TEMPORARY_MODULES = frozenset(
-    {"demo", "inspection", "losses", "paper", "parts", "reading", "scores", "thresholds"}
-)
+TEMPORARY_MODULES = frozenset({"demo", "inspection", "losses", "paper", "reading", "scores", "thresholds"})
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""
-TEMPORARY_CLASSES = frozenset({"Outcome", "Part", "Study"})
+TEMPORARY_CLASSES = frozenset({"Outcome", "Study"})
 
 FOREIGN_FLAGS = frozenset({"--head"})
 """Options of other programs: `ray start --head`."""
@@ -78,11 +76,7 @@ TEMPORARY_WORDS = frozenset(
         "satl.export.sizes",
         "satl.export.writing",
         "satl.images.file_checks",
-        "satl.inference.cluster",
         "satl.inference.decision_thresholds",
-        "satl.inference.onnx_file",
-        "satl.inference.parts",
-        "satl.inference.prediction",
         "satl.labels.encodings",
         "satl.labels.io",
         "satl.labels.io.coco",

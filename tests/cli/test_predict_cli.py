@@ -137,7 +137,7 @@ def test_what_only_looks_like_an_image(satl: Satl, tiny_run: Path, folder: Path,
     (folder / "lost.png").symlink_to("nowhere.png")
     code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "p.jsonl")
     assert code == 2
-    assert err == f"error: image file '{folder / 'lost.png'}' is missing; replace it or leave it out\n"
+    assert err == f"error: image file '{folder / 'lost.png'}' is missing; replace it or leave it out.\n"
 
 
 def test_a_folder_that_may_not_be_read_is_told_and_not_left_out(
@@ -171,7 +171,7 @@ def test_a_name_that_no_file_can_hold_is_told_before_the_work(
     code, _, err = satl("predict", tiny_run, folder, "-o", tmp_path / "o.csv")
     assert code == 2
     assert err == (
-        "error: image file b'caf\\xe9.png' has a name that is not UTF-8; rename it or leave it out\n"
+        "error: image file b'caf\\xe9.png' has a name that is not UTF-8; rename it or leave it out.\n"
     )
     assert not (tmp_path / "o.csv").exists()
 

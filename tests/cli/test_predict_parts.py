@@ -20,9 +20,9 @@ from safetensors.torch import load_file, save_file
 
 from programs import ROOT
 from satl.errors import RunError
-from satl.inference import parts as prediction_parts
-from satl.inference.parts import Part, PartPredictor, PartTask
+from satl.inference import prediction_parts
 from satl.inference.prediction import predict_files
+from satl.inference.prediction_parts import PartPredictor, PredictionJob, PredictionPart
 from satl.labels import LabelTable
 from satl.runs.run_folder import RunFolder
 from satl.scenes import make_scenes
@@ -134,7 +134,7 @@ def test_broken_images_are_left_out_and_told(
     (pictures / "2.png").write_bytes(whole[:100])
     line = sentence(satl(*command))
     assert (
-        f"1 of 7 images cannot be read ({out / '_broken.csv'} says why), such as 2.png; the others are in"
+        f"1 of 7 images cannot be read ({out / '_broken.csv'} says why), such as 2.png, and the others are in"
         in line
     )
     assert set(rows_of(out)) == {*NAMES} - {"2.png"}
@@ -165,7 +165,7 @@ def test_a_part_of_broken_images_alone_is_empty(
     ("change", "words"),
     [
         (("--threshold", 0.3), "with other thresholds"),
-        (("--part-size", 4), "with another --part-size"),
+        (("--part-size", 4), "with another number of images in a file"),
         ((), "of other images"),
     ],
 )
@@ -252,7 +252,7 @@ def test_stopping_loses_nothing(
     with monkeypatch.context() as patched:
         patched.setattr("satl.training.signals.stop_signals", stopped)
         line = sentence(satl(*command), 130)
-    assert f"stopped: 3 of 7 images are in {out}; the same command goes on." in line
+    assert f"stopped: 3 of 7 images are in {out}; run the same command again to resume." in line
     with pytest.raises(RunError, match=r"2 of 3 files of predictions are still missing; run the same"):
         read_scores(out)
     assert satl(*command)[0] == 0
@@ -303,7 +303,7 @@ def test_ray_needs_a_folder_and_the_package(
     satl: Satl, tiny_run: Path, pictures: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = sentence(satl("predict", tiny_run, pictures, "-o", tmp_path / "p.csv", "--ray", "auto"))
-    assert "--ray auto: shares the files of a folder; give --out a name without ending." in line
+    assert "--ray auto: shares the files of a folder; give --out a name without extension." in line
     load = builtins.__import__
 
     def without_ray(name: str, *others: Any) -> Any:
@@ -313,7 +313,7 @@ def test_ray_needs_a_folder_and_the_package(
 
     monkeypatch.setattr(builtins, "__import__", without_ray)
     line = sentence(satl("predict", tiny_run, pictures, "-o", out, "--ray", "auto"))
-    assert line.endswith("--ray needs the package ray: install it with `pip install 'satl[ray]'`.")
+    assert line.endswith("--ray auto: needs the package ray; run `pip install 'satl[ray]'`.")
     assert not out.exists()
 
 
@@ -329,11 +329,11 @@ def test_where_no_cluster_is_it_is_told_at_once(
 
 def test_machines_must_have_the_same_version(tiny_run: Path, tmp_path: Path) -> None:
     limits = np.full(24, 0.5, dtype=np.float32)
-    task = PartTask(str(tiny_run), str(tmp_path), "best", limits, 8, version="0.0.1")
+    task = PredictionJob(str(tiny_run), str(tmp_path), "best", limits, 8, version="0.0.1")
     with pytest.raises(
-        RunError, match=r"has satl \S+, and the command satl 0\.0\.1; install the same version"
+        RunError, match=r"has satl \S+, and the one that started it satl 0\.0\.1; install the same version"
     ):
-        PartPredictor(task).predict(Part(0, ("a",), ("a",)))
+        PartPredictor(task).predict(PredictionPart(0, ("a",), ("a",)))
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
-from satl.errors import ConfigError, ImageError, Stopped
+from satl.errors import Argument, ConfigError, ImageError, Stopped
 
 if TYPE_CHECKING:
-    from satl.inference.parts import PredictionFolder, Share
+    from satl.inference.prediction_parts import PredictionFolder, PredictParts
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def predict(
             "--out",
             "-o",
             help="File to write, .csv or .jsonl; or a folder, a name without ending: Parquet files, one after the "
-            "other, and the same command goes on where it was cut off.",
+            "other; run the same command again to resume.",
         ),
     ],
     threshold: ThresholdOption = None,
@@ -50,8 +50,6 @@ def predict(
     """Write class probabilities and decisions for new images; ids are relative to a folder that is given alone."""
     from satl.cli.progress import loading
     from satl.images import is_store
-    from satl.inference.cluster import predict_on
-    from satl.inference.parts import PredictionFolder, predict_here
     from satl.inference.prediction import (
         find_images,
         image_ids,
@@ -59,27 +57,35 @@ def predict(
         predict_store,
         write_predictions,
     )
+    from satl.inference.prediction_parts import PredictionFolder, predict_locally
+    from satl.inference.ray_cluster import predict_on_ray
     from satl.runs.run_folder import RunFolder
 
     packed = len(images) == 1 and is_store(images[0])
     in_parts = not out.suffix
     if ray is not None and not in_parts:
-        raise ConfigError(f"--ray {ray}: shares the files of a folder; give --out a name without ending.")
+        raise ConfigError(
+            "shares the files of a folder",
+            where=Argument("ray", ray),
+            remedy="give --out a name without extension",
+        )
     if packed and in_parts:
         raise ConfigError(
-            f"--out {out}: of a packed store one file is written; end the name in .csv or .jsonl."
+            "of a packed store one file is written",
+            where=Argument("out", out),
+            remedy="end the name in .csv or .jsonl",
         )
     files = [] if packed else find_images(images)
-    # A wrong place is refused before the work, not after it. What the run itself keeps is never replaced.
+    # A wrong path is refused before the work, not after it. Files of the run itself are never replaced.
     kept = RunFolder.open(run)
     decisions = chosen(threshold, thresholds)(kept.read_classes())
     if in_parts:
-        share = predict_here if ray is None else predict_on(ray)
+        predict_parts = predict_locally if ray is None else predict_on_ray(ray)
         ids = image_ids(images, files)
         folder = PredictionFolder(
             out, run, checkpoint, ids, files, decisions, part_size=part_size, force=force
         )
-        _predict_parts(folder, share, batch_size)
+        _predict_missing(folder, predict_parts, batch_size)
         if thresholds is not None:
             tell_of_the_silent(decisions, kept.read_classes())
         return
@@ -97,31 +103,32 @@ def predict(
     typer.echo(f"Wrote {len(ids):,} images x {len(classes)} classes to {out}")
 
 
-def _predict_parts(folder: PredictionFolder, share: Share, batch_size: int) -> None:
-    """Make the parts that are missing, and say what could not be read."""
+def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, batch_size: int) -> None:
+    """Predict the parts that are missing, and report images that cannot be read."""
     from satl.cli.progress import loading
     from satl.scores.prediction_folder import BROKEN
     from satl.training.signals import stop_signals
 
-    todo, total = folder.missing(), len(folder.ids)
-    left = sum(len(part.ids) for part in todo)
+    missing, total = folder.missing(), len(folder.ids)
+    left = sum(len(part.ids) for part in missing)
     if left < total:
         typer.echo(f"{total - left:,} of {total:,} images are there already", err=True)
     with stop_signals() as stopped, loading("Predicting") as progress:
-        for count in share(folder.task(batch_size), todo) if todo else ():
+        for count in predict_parts(folder.job(batch_size), missing) if missing else ():
             left -= count
             if progress is not None:
                 progress(total - left, total)
             if stopped() and left:
                 raise Stopped(
-                    f"stopped: {total - left:,} of {total:,} images are in {folder.path}; the same command goes on."
+                    f"stopped: {total - left:,} of {total:,} images are in {folder.path}",
+                    remedy="run the same command again to resume",
                 )
     broken = folder.broken()
     files = f"{len(folder.parts):,} Parquet files"
     if broken:
         raise ImageError(
             f"{len(broken):,} of {total:,} images cannot be read ({folder.path / BROKEN} says why), such as "
-            f"{broken[0][0]}; the others are in {folder.path}, {files}: replace the broken ones and run the command "
-            "again."
+            f"{broken[0][0]}, and the others are in {folder.path}, {files}",
+            remedy="replace the broken ones and run the same command again",
         )
     typer.echo(f"{folder.path} has {total:,} images x {len(folder.content['classes'])} classes, {files}")

@@ -1,4 +1,4 @@
-"""A trained run as one ONNX file that decides without satl and torch: bytes in, probabilities and decisions out."""
+"""Write a trained run as one ONNX file that needs neither satl nor torch: bytes in, probabilities and decisions out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from satl import __version__
-from satl.errors import ConfigError, RunError
+from satl.errors import Argument, ConfigError, RunError, Sentence, Task
 from satl.files import atomic_path, check_out
 from satl.inference.decision_thresholds import DecisionThresholds
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 LARGEST_DIFFERENCE = 1e-4
-"""Between a probability of the file and one of torch; a file with a larger one is not written."""
+"""Allowed between a probability of the file and one of torch; a file that differs more is not written."""
 _BATCHES = (1, 3)
 _LARGEST_FILE = 2**31
 _MEGABYTE = 1e6
@@ -33,12 +33,14 @@ FindThresholds = Callable[[tuple[str, ...]], DecisionThresholds]
 
 @dataclass(frozen=True, eq=False)
 class OnnxFile:
-    """What was written.
+    """An ONNX file that was written.
 
-    Attributes
-    ----------
-    source_size: side of the images that the file takes.
-    difference: the largest between a probability of the file and one of torch, on random images.
+    Attributes:
+        path: the file.
+        classes: class names, in the order of the outputs.
+        source_size: side of the images that the file takes.
+        thresholds: from which probability on a class is present.
+        difference: largest difference between a probability of the file and one of torch, on random images.
     """
 
     path: Path
@@ -83,12 +85,12 @@ def write_onnx(
     import onnx
     import torch
 
-    from satl.inference.onnx_graph import Decider, onnx_graph
+    from satl.inference.onnx_graph import DecisionModel, onnx_graph
     from satl.inference.recogniser import Recogniser
 
     recogniser = Recogniser.load(run, checkpoint, device="cpu")
     source_size = recogniser.config.source_size
-    decider = Decider(
+    module = DecisionModel(
         recogniser.learner.network, recogniser.transform, source_size, torch.from_numpy(found.values)
     ).eval()
     images = torch.randint(
@@ -99,13 +101,15 @@ def write_onnx(
         generator=torch.Generator().manual_seed(0),
     )
     try:
-        model = onnx_graph(decider, images)
+        model = onnx_graph(module, images)
     except Exception as error:  # exporters answer what they do not know with errors of every kind
         raise RunError(
-            f"{run}: its network (backbone {recogniser.config.model.backbone}) cannot be written as ONNX "
-            f"({_one_line(error)}); train with another backbone, or use `satl predict`."
+            f"its network (backbone {recogniser.config.model.backbone}) cannot be written as ONNX "
+            f"({_one_line(error)})",
+            where=run,
+            remedy=Sentence("train with another backbone, or use {predict}", predict=Task("predict")),
         ) from error
-    _check_weight(model, run)
+    _check_size(model, run)
     for key, value in _metadata(recogniser, found, checkpoint).items():
         model.metadata_props.add(key=key, value=value)
     model.producer_name, model.producer_version = "satl", __version__
@@ -116,28 +120,35 @@ def write_onnx(
             difference = _compare(temporary, recogniser, found, run)
     except OSError as error:
         raise ConfigError(
-            f"--out {target}: cannot be written ({error.strerror or error}); give another place."
+            f"cannot be written ({error.strerror or error})",
+            where=Argument("out", target),
+            remedy="give another place",
         ) from None
     return OnnxFile(target, recogniser.classes, source_size, found, difference)
 
 
 def require_packages() -> None:
-    """Say in a sentence what is missing."""
+    """Require the packages that write and check ONNX files.
+
+    Raises:
+        ConfigError: one of them is not installed.
+    """
     for name in PACKAGES:
         try:
             import_module(name)
         except ImportError:
             raise ConfigError(
-                f"satl onnx needs the package {name}: install it with `pip install 'satl[onnx]'`."
+                f"ONNX files need the package {name}", remedy="install it with `pip install 'satl[onnx]'`"
             ) from None
 
 
-def _check_weight(model: ModelProto, run: str | Path) -> None:
+def _check_size(model: ModelProto, run: str | Path) -> None:
     size = sum(len(tensor.raw_data) for tensor in model.graph.initializer)
     if size >= _LARGEST_FILE:
         raise RunError(
-            f"{run}: its network has {size / 1e9:.1f} GB of weights, and one ONNX file holds 2 GB; train with a "
-            "smaller backbone."
+            f"its network has {size / 1e9:.1f} GB of weights, and one ONNX file holds 2 GB",
+            where=run,
+            remedy="train with a smaller backbone",
         )
 
 
@@ -201,8 +212,11 @@ def _compare(path: Path, recogniser: Recogniser, thresholds: DecisionThresholds,
             wrong = "its thresholds are others"
         if wrong is not None:
             raise RunError(
-                f"{run}: the ONNX file does not decide as the run does ({wrong}), so it was not kept; use `satl "
-                "predict`, or other versions of torch and onnxruntime."
+                f"the ONNX file does not decide as the run does ({wrong}), so it was not kept",
+                where=run,
+                remedy=Sentence(
+                    "use {predict}, or other versions of torch and onnxruntime", predict=Task("predict")
+                ),
             )
     return worst
 

@@ -1,4 +1,4 @@
-"""From bytes to decisions as one module of plain operators, and that module as an ONNX graph."""
+"""A trained network from bytes to decisions as one module of plain operators, exported to an ONNX graph."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _EXACT = 2**24
 """Whole numbers up to here are exact in float32."""
 _AT_ONCE = 2**20
 """Numbers for each image that the attention holds at a time."""
-_CHATTY = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
+_LOGGERS = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")
 
 
 class Resize(nn.Module):
-    """What :class:`~satl.images.EvalTransform` does on a CPU to whole images before it normalises them, by products.
+    """Resize as :class:`~satl.images.EvalTransform` does on a CPU, by matrix products.
 
     ``forward``: grey levels (N, 3, S, S) -> (N, 3, s, s). Where the transform resizes bytes, results are the same to
     the bit: the weights are its own whole numbers, and the sums are exact.
@@ -59,12 +59,12 @@ class Resize(nn.Module):
         return sums.clamp(0.0, 255.0)
 
 
-class Decider(nn.Module):
-    """A trained network with all that is around it: bytes (N, 3, S, S) -> probabilities (N, C), present (N, C).
+class DecisionModel(nn.Module):
+    """A network with its transform and thresholds: bytes (N, 3, S, S) -> probabilities (N, C), present (N, C).
 
     Args:
         network: gives an output with ``logits`` (N, C) for normalised images.
-        transform: what evaluation and prediction do to images.
+        transform: the one of evaluation and prediction.
         source_size: S, the side of the images that come in.
         thresholds: float32 (C,).
     """
@@ -112,11 +112,16 @@ def plain_attention(
 
 
 @torch.no_grad()
-def onnx_graph(decider: Decider, images: Tensor) -> ModelProto:
-    """Return a module as an ONNX model with a free batch axis; ``images`` are two or more to try it with."""
+def onnx_graph(module: DecisionModel, images: Tensor) -> ModelProto:
+    """Export a module to an ONNX model with a free batch axis.
+
+    Args:
+        module: what to export.
+        images: uint8 (N, 3, S, S), two or more of them, to trace it with.
+    """
     with _quiet():
         program = torch.export.export(
-            decider.eval(), (images,), dynamic_shapes=({0: torch.export.Dim(BATCH)},), strict=False
+            module.eval(), (images,), dynamic_shapes=({0: torch.export.Dim(BATCH)},), strict=False
         )
         program = program.run_decompositions({torch.ops.satl.semantic_attention.default: plain_attention})
         written = torch.onnx.export(
@@ -129,7 +134,7 @@ def onnx_graph(decider: Decider, images: Tensor) -> ModelProto:
 
 
 def _tidy(model: Any) -> None:
-    """Remove what the exporter notes about its own work, such as lines of source files, and name the batch axis."""
+    """Remove the exporter's notes, such as lines of source files, and name the batch axis."""
     graph = model.graph
     del graph.value_info[:]
     for part in (
@@ -150,8 +155,8 @@ def _tidy(model: Any) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks about itself from the user."""
-    loggers = [logging.getLogger(name) for name in _CHATTY]
+    """Silence the exporter's warnings and log."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

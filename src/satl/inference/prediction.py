@@ -1,4 +1,4 @@
-"""Class probabilities and decisions for files that no table knows."""
+"""Predict class probabilities and decisions for image files or a packed store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from satl.errors import ImageError
+from satl.errors import Argument, ImageError, Sentence
 from satl.files import atomic_path, check_out
 from satl.images import IMAGE_EXTENSIONS, FolderImages, ImageSource, cached, is_store, packed_images
 from satl.inference.decision_thresholds import DecisionThresholds
@@ -25,7 +25,9 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if is_store(path):
-            raise ImageError(f"{path}: is a packed store; give it alone, without other files or folders.")
+            raise ImageError(
+                "is a packed store", where=path, remedy="give it alone, without other files or folders"
+            )
         try:
             is_folder, is_file = path.is_dir(), path.is_file()
         except OSError as error:
@@ -33,41 +35,42 @@ def find_images(paths: Sequence[Path]) -> list[Path]:
         if is_folder:
             inside = sorted(_images_in(path))
             if not inside:
-                raise ImageError(
-                    f"{path}: holds no image; give a folder with {', '.join(sorted(IMAGE_EXTENSIONS))}."
-                )
+                endings = ", ".join(sorted(IMAGE_EXTENSIONS))
+                raise ImageError("holds no image", where=path, remedy=f"give a folder with {endings}")
             files.extend(inside)
         elif is_file:
             files.append(path)
         else:
-            raise ImageError(f"{path}: does not exist; give image files or folders.")
+            raise ImageError("does not exist", where=path, remedy="give image files or folders")
     return list(dict.fromkeys(files))
 
 
 def _images_in(folder: Path) -> Iterator[Path]:
-    """Image files of a folder and its subfolders; a link to nowhere is one of them, to be told of."""
+    """Yield the image files of a folder and its subfolders, broken links included, which are then reported."""
 
-    def tell(error: OSError) -> None:
-        raise _unreadable(error)  # its images would be missing from the predictions without a word
+    def refuse(error: OSError) -> None:
+        raise _unreadable(error)  # its images would silently be missing from the predictions
 
-    for place, _, names in os.walk(folder, onerror=tell):
-        yield from (Path(place, name) for name in names if Path(name).suffix.lower() in IMAGE_EXTENSIONS)
+    for parent, _, names in os.walk(folder, onerror=refuse):
+        yield from (Path(parent, name) for name in names if Path(name).suffix.lower() in IMAGE_EXTENSIONS)
 
 
 def _unreadable(error: OSError) -> ImageError:
     return ImageError(
-        f"{error.filename}: cannot be read ({error.strerror}); make it readable or leave it out."
+        f"cannot be read ({error.strerror})",
+        where=str(error.filename),
+        remedy="make it readable or leave it out",
     )
 
 
 def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:
-    """Return what ``files``, found among ``paths``, are called in the predictions.
+    """Return the ids of ``files``, found among ``paths``, in the predictions.
 
     One folder alone is the image folder of a table, whose ids are relative to it, with forward slashes; the
-    predictions then fit that table. Otherwise a file is called what it was given as: several folders stay apart.
+    predictions then fit that table. Otherwise the id is the path as it was given, so that several folders stay apart.
 
     Raises:
-        ImageError: a name is no text, so that no file of predictions could hold it.
+        ImageError: a name is not UTF-8, so that no file of predictions could hold it.
 
     >>> image_ids([Path()], [Path("cats/a.png")]), image_ids([Path("cats/a.png")], [Path("cats/a.png")])
     (['cats/a.png'], ['cats/a.png'])
@@ -79,7 +82,8 @@ def image_ids(paths: Sequence[Path], files: Sequence[Path]) -> list[str]:
             name.encode()
         except UnicodeEncodeError:
             raise ImageError(
-                f"image file {os.fsencode(name)!r} has a name that is not UTF-8; rename it or leave it out"
+                f"image file {os.fsencode(name)!r} has a name that is not UTF-8",
+                remedy="rename it or leave it out",
             ) from None
     return ids
 
@@ -110,8 +114,9 @@ def predict_store(
     source, size = packed_images(store), recogniser.config.source_size
     if source.size != size:
         raise ImageError(
-            f"{store}: holds images of {source.size} pixels, and {run} was trained on {size}; pack them again with "
-            f"--size {size}."
+            f"holds images of {source.size} pixels, and {run} was trained on {size}",
+            where=store,
+            remedy=Sentence("pack them again with {size}", size=Argument("size", size)),
         )
     probabilities = _probabilities(recogniser, source, batch_size, progress)
     return list(source.ids), recogniser.classes, probabilities

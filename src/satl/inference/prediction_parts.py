@@ -1,8 +1,8 @@
-"""Predictions for very many images: a folder of Parquet files, made one after the other, here or on many machines.
+"""Predictions for very many images: a folder of Parquet files, each one part, made here or on many machines.
 
-Each file holds some images: ``image``, the probability of every class under its name, and ``present``, the list of
-classes whose threshold is reached. ``_predictions.json`` says what the folder holds, so that the same command goes on
-where it was cut off and another one is refused. Images that cannot be read are left out and told of in ``_broken.csv``.
+A part holds some images: ``image``, the probability of every class under its name, and ``present``, the list of
+classes whose threshold is reached. ``_predictions.json`` says what the folder holds, so that the same call resumes
+and another one is refused. Images that cannot be read are left out and listed in ``_broken.csv``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from satl import __version__
-from satl.errors import ConfigError, ImageError, RunError
+from satl.errors import Argument, ConfigError, ImageError, RunError, Sentence
 from satl.files import atomic_path, check_out_folder
 from satl.images import ArrayImages, decode_image
 from satl.images.source import available_cores
@@ -39,26 +39,26 @@ from satl.scores.prediction_folder import (
 from satl.training.checkpoints import AVERAGE, LEARNER
 from satl.training.forward import FloatArray
 
-_WORDS = {
+_DIFFERENCES = {
     "format": "of another version of satl",
     "model": "of another run or checkpoint",
     "classes": "of another run or checkpoint",
     "images": "of other images",
     "ids": "of other images",
-    "part_size": "with another --part-size",
+    "part_size": "with another number of images in a file",
     "thresholds": "with other thresholds",
 }
 """How predictions can differ from those that are asked for, by the key of the manifest."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """Images that are predicted together and stand in one file.
+class PredictionPart:
+    """Images that are predicted together and written to one file.
 
     Attributes:
         number: of the file, from 0.
-        ids: what the images are called.
-        files: where they are, absolute.
+        ids: image ids.
+        files: paths of the images, absolute.
     """
 
     number: int
@@ -67,14 +67,14 @@ class Part:
 
 
 @dataclass(frozen=True)
-class PartTask:
-    """What whoever predicts parts must know; it travels to other machines.
+class PredictionJob:
+    """What a worker must know to predict parts; it is sent to other machines.
 
     Attributes:
         run, folder: absolute paths, the same on all machines.
         checkpoint: "best" or "last".
         thresholds: float32 (C,), from which probability on a class is present.
-        batch_size: images that the network looks at together.
+        batch_size: images in a batch.
         version: of satl, which must be the same everywhere.
     """
 
@@ -86,78 +86,78 @@ class PartTask:
     version: str = __version__
 
 
-Share = Callable[[PartTask, Sequence[Part]], Iterable[int]]
-"""Predicts parts somewhere; yields how many images each one had, as they are done."""
+PredictParts = Callable[[PredictionJob, Sequence[PredictionPart]], Iterable[int]]
+"""Predicts parts, in this process or elsewhere; yields the number of images of each part that is done."""
 
 
 class PartPredictor:
     """Predicts parts with one network, which is loaded for the first of them.
 
     Args:
-        task: what to do.
+        job: what to do.
         threads: that decode images; 0 takes one for every core.
     """
 
-    def __init__(self, task: PartTask, threads: int = 0) -> None:
-        self.task = task
+    def __init__(self, job: PredictionJob, threads: int = 0) -> None:
+        self.job = job
         self.threads = threads or available_cores()
         self._recogniser: Recogniser | None = None
 
-    def predict(self, part: Part) -> int:
+    def predict(self, part: PredictionPart) -> int:
         """Predict the images of a part and write its file; return how many there are.
 
         Raises:
             RunError: this machine has another version of satl, or not the run.
         """
-        task = self.task
-        if task.version != __version__:
+        job = self.job
+        if job.version != __version__:
             raise RunError(
-                f"a machine of the cluster has satl {__version__}, and the command satl {task.version}; install the "
-                "same version on all of them."
+                f"a machine of the cluster has satl {__version__}, and the one that started it satl {job.version}",
+                remedy="install the same version on all of them",
             )
         if self._recogniser is None:
-            self._recogniser = Recogniser.load(task.run, task.checkpoint)
+            self._recogniser = Recogniser.load(job.run, job.checkpoint)
         recogniser = self._recogniser
         size = recogniser.config.source_size
         pixels = np.empty((len(part.files), size, size, 3), dtype=np.uint8)
 
-        def read(place: int) -> str | None:
+        def read(index: int) -> str | None:
             try:
-                pixels[place] = decode_image(part.files[place], size)
+                pixels[index] = decode_image(part.files[index], size)
             except ImageError as error:
                 return str(error)
             return None
 
         with ThreadPoolExecutor(self.threads) as pool:
             reasons = list(pool.map(read, range(len(part.files))))
-        good = [place for place, reason in enumerate(reasons) if reason is None]
+        good = [index for index, reason in enumerate(reasons) if reason is None]
         source = ArrayImages.from_channels_first(pixels.transpose(0, 3, 1, 2))
-        probabilities = recogniser.probabilities(source, good, batch_size=task.batch_size)
-        broken = [(part.ids[place], reason) for place, reason in enumerate(reasons) if reason is not None]
-        ids = [part.ids[place] for place in good]
-        _write_part(task, part.number, ids, recogniser.classes, probabilities, broken)
+        probabilities = recogniser.probabilities(source, good, batch_size=job.batch_size)
+        broken = [(part.ids[index], reason) for index, reason in enumerate(reasons) if reason is not None]
+        ids = [part.ids[index] for index in good]
+        _write_part(job, part.number, ids, recogniser.classes, probabilities, broken)
         return len(part.ids)
 
 
-def predict_here(task: PartTask, parts: Sequence[Part]) -> Iterator[int]:
+def predict_locally(job: PredictionJob, parts: Sequence[PredictionPart]) -> Iterator[int]:
     """Predict one part after the other in this process."""
-    predictor = PartPredictor(task)
+    predictor = PartPredictor(job)
     for part in parts:
         yield predictor.predict(part)
 
 
 class PredictionFolder:
-    """A folder of predictions: what is in it and what is still to be made.
+    """A folder of predictions: what is in it and what is missing.
 
     Args:
         path: the folder.
-        run: the run that predicts.
+        run: folder of the run that predicts.
         checkpoint: "best" or "last".
-        ids: what the images are called.
-        files: where they are.
+        ids: image ids.
+        files: paths of the images.
         thresholds: from which probability on a class is present.
         part_size: images in a file.
-        force: throw away predictions that are there.
+        force: remove predictions that are there.
 
     Raises:
         ConfigError: the folder holds something else, or cannot be written.
@@ -182,8 +182,9 @@ class PredictionFolder:
         taken = [name for name in classes if name in (IMAGE, PRESENT)]
         if taken:
             raise ConfigError(
-                f"--out {path}: the class {taken[0]!r} has the name of a column of the Parquet files; end the name in "
-                ".jsonl."
+                f"the class {taken[0]!r} has the name of a column of the Parquet files",
+                where=Argument("out", path),
+                remedy="end the name in .jsonl",
             )
         check_out_folder(path)
         self.content: dict[str, Any] = {
@@ -198,23 +199,29 @@ class PredictionFolder:
             "checkpoint": checkpoint,
             "satl": __version__,
         }
-        places = [str(file.absolute()) for file in files]
+        paths = [str(file.absolute()) for file in files]
         self.parts = tuple(
-            Part(number, self.ids[first : first + part_size], tuple(places[first : first + part_size]))
+            PredictionPart(
+                number, self.ids[first : first + part_size], tuple(paths[first : first + part_size])
+            )
             for number, first in enumerate(range(0, len(ids), part_size))
         )
         self._begin(force)
 
     def _begin(self, force: bool) -> None:
-        """Make the folder, or find in it what the same command left."""
-        manifest = self.path / MANIFEST
+        """Make the folder, or check that what is in it can be resumed."""
+        manifest, out = self.path / MANIFEST, Argument("out", self.path)
         if manifest.is_file() and not force:
-            there = read_manifest(manifest)
-            for key, words in _WORDS.items():
-                if there.get(key) != self.content[key]:
+            found = read_manifest(manifest)
+            for key, difference in _DIFFERENCES.items():
+                if found.get(key) != self.content[key]:
                     raise ConfigError(
-                        f"--out {self.path}: holds predictions {words}; give another folder, or pass --force to make "
-                        "them anew."
+                        f"holds predictions {difference}",
+                        where=out,
+                        remedy=Sentence(
+                            "give another folder, or pass {force} to replace them",
+                            force=Argument("force", True),
+                        ),
                     )
             return
         if manifest.is_file():
@@ -223,49 +230,49 @@ class PredictionFolder:
                 file.unlink(missing_ok=True)
         # Hidden ones are of the file system, or of a process that was killed while it wrote.
         if self.path.is_dir() and any(not file.name.startswith(".") for file in self.path.iterdir()):
-            raise ConfigError(f"--out {self.path}: has other files in it; give a new folder.")
+            raise ConfigError("has other files in it", where=out, remedy="give a new folder")
         with atomic_path(manifest) as temporary:
             temporary.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    def task(self, batch_size: int) -> PartTask:
-        """Return what whoever predicts its parts must know."""
+    def job(self, batch_size: int) -> PredictionJob:
+        """Return what a worker must know to predict its parts."""
         run, folder = str(self.run.absolute()), str(self.path.absolute())
-        return PartTask(run, folder, self.checkpoint, self.thresholds.values, batch_size)
+        return PredictionJob(run, folder, self.checkpoint, self.thresholds.values, batch_size)
 
-    def missing(self) -> list[Part]:
-        """Return the parts that are not there, or had images that could not be read."""
+    def missing(self) -> list[PredictionPart]:
+        """Return the parts that are not done, or had images that could not be read."""
         return [part for part in self.parts if broken_images(self._file(part)) != []]
 
     def broken(self) -> list[tuple[str, str]]:
         """Return the images that could not be read and why, and write them to ``_broken.csv``."""
-        found = [one for part in self.parts for one in broken_images(self._file(part)) or ()]
-        place = self.path / BROKEN
+        found = [image for part in self.parts for image in broken_images(self._file(part)) or ()]
+        listing = self.path / BROKEN
         if not found:
-            place.unlink(missing_ok=True)
+            listing.unlink(missing_ok=True)
             return found
-        with atomic_path(place) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        with atomic_path(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("image", "reason"))
             writer.writerows(found)
         return found
 
-    def _file(self, part: Part) -> Path:
+    def _file(self, part: PredictionPart) -> Path:
         return part_file(self.path, part.number)
 
 
 def _digest_of_model(folder: RunFolder, checkpoint: str) -> str:
-    """Return a digest of the weights that predict."""
-    place = folder.checkpoint(checkpoint)
+    """Return a digest of the weights of a checkpoint."""
+    weights = folder.checkpoint(checkpoint)
     digest = hashlib.sha256()
     for name in (LEARNER, AVERAGE):
-        if (place / name).is_file():
-            with (place / name).open("rb") as file:
+        if (weights / name).is_file():
+            with (weights / name).open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
 
 def _write_part(
-    task: PartTask,
+    job: PredictionJob,
     number: int,
     ids: Sequence[str],
     classes: Sequence[str],
@@ -278,11 +285,11 @@ def _write_part(
     names = np.array(classes, dtype=object)
     columns = {
         IMAGE: pa.array(ids, pa.string()),
-        **{name: pa.array(probabilities[:, place]) for place, name in enumerate(classes)},
+        **{name: pa.array(probabilities[:, column]) for column, name in enumerate(classes)},
         PRESENT: pa.array(
-            [names[row].tolist() for row in probabilities >= task.thresholds], pa.list_(pa.string())
+            [names[row].tolist() for row in probabilities >= job.thresholds], pa.list_(pa.string())
         ),
     }
     table = pa.table(columns).replace_schema_metadata({"broken": json.dumps(broken)})
-    with atomic_path(part_file(Path(task.folder), number)) as temporary:
+    with atomic_path(part_file(Path(job.folder), number)) as temporary:
         pq.write_table(table, temporary)

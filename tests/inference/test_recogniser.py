@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from harness.two_processes import run_in_two_processes
-from satl.errors import ImageError
+from inference import own_images_worker
+from satl.errors import ArrayError, ImageError
 from satl.images import ArrayImages, Batches
 from satl.inference.recogniser import Recogniser
 from satl.runs.data import load_data
 from satl.training.forward import class_probabilities
 from satl.training.survey import plan_survey, take_survey
-from training import own_images_worker
 
 
 def test_every_process_gets_the_probabilities_of_its_own_images(tiny_run: Path, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_mask_of_rows_is_refused(tiny_run: Path) -> None:
     recogniser = Recogniser.load(tiny_run)
     source = own_images_worker.images(0)
     mask = np.array([False, False, True, True, False])
-    with pytest.raises(ValueError, match=r"np\.flatnonzero\(mask\)"):
+    with pytest.raises(ArrayError, match=r"np\.flatnonzero\(mask\)"):
         recogniser.probabilities(source, mask)
     chosen = recogniser.probabilities(source, np.flatnonzero(mask))
     np.testing.assert_allclose(chosen, recogniser.probabilities(source)[mask], atol=1e-6)

@@ -1,4 +1,4 @@
-"""One of several processes that look at images of their own; run by ``test_inference.py``.
+"""One of several processes that score images of their own; run by ``test_recogniser.py``.
 
 Called with rank, number of processes, a folder, which holds the meeting point and takes the results, and a run.
 """

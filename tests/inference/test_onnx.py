@@ -25,7 +25,7 @@ from satl.images import ArrayImages, EvalTransform
 from satl.inference import onnx_file, onnx_graph
 from satl.inference.decision_thresholds import DecisionThresholds, read_thresholds, same_threshold
 from satl.inference.onnx_file import OnnxFile, write_onnx
-from satl.inference.onnx_graph import Decider, Resize, plain_attention
+from satl.inference.onnx_graph import DecisionModel, Resize, plain_attention
 from satl.inference.prediction import predict_files
 from satl.inference.recogniser import Recogniser
 from satl.models.functional import semantic_attention
@@ -118,7 +118,7 @@ def as_before(monkeypatch: pytest.MonkeyPatch, written: OnnxFile) -> Callable[[C
         model = onnx.load(written.path)
         del model.metadata_props[:]
         change(model)
-        monkeypatch.setattr(onnx_graph, "onnx_graph", lambda decider, images: model)
+        monkeypatch.setattr(onnx_graph, "onnx_graph", lambda module, images: model)
 
     return prepare
 
@@ -294,8 +294,8 @@ def test_every_network(method: str, settings: tuple[str, ...]) -> None:
     network = build_learner(config, tuple("abcdef"), labels).eval().network
     unsettle(network, 3)
     transform, side = build_transform(config.images, torch.device("cpu")), config.source_size
-    decider = Decider(network, transform, side, torch.full((6,), 0.5))
-    model = onnx_graph.onnx_graph(decider, torch.from_numpy(drawn(2, side)))
+    module = DecisionModel(network, transform, side, torch.full((6,), 0.5))
+    model = onnx_graph.onnx_graph(module, torch.from_numpy(drawn(2, side)))
     assert {node.domain for node in model.graph.node} == {""}
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     for count in (1, 5):
@@ -322,7 +322,7 @@ def test_a_file_that_differs_is_not_kept(
     with pytest.raises(RunError) as caught:
         write_onnx(run, tmp_path / "model.onnx", lambda classes: half(7), force=True)
     assert re.search(
-        r"does not decide as the run does \(a probability differs by 0\.000\d+, .*`satl predict`",
+        r"does not decide as the run does \(a probability differs by 0\.000\d+, .*use predict\(\)",
         str(caught.value),
     )
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
@@ -368,7 +368,7 @@ def test_without_the_extra(name: str, run: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(ConfigError) as caught:
         write_onnx(run, tmp_path / "model.onnx", lambda classes: half(7))
     assert str(caught.value) == (
-        f"satl onnx needs the package {name}: install it with `pip install 'satl[onnx]'`."
+        f"ONNX files need the package {name}; install it with `pip install 'satl[onnx]'`."
     )
     assert not list(tmp_path.iterdir())
 
@@ -376,7 +376,7 @@ def test_without_the_extra(name: str, run: Path, tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("out", "checkpoint", "part"),
     [
-        ("model.pt", "best", "model.pt: cannot be written as '.pt'; end the name in .onnx"),
+        ("model.pt", "best", "model.pt': cannot be written as '.pt'; end the name in .onnx"),
         ("folder.onnx", "best", "is a folder"),
         ("none/model.onnx", "best", "does not exist; make it first"),
         ("model.onnx", "middle", "no checkpoint 'middle'; use best or last"),
