@@ -76,7 +76,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.export.sizes",
         "satl.export.writing",
         "satl.images.file_checks",
-        "satl.inference.decision_thresholds",
         "satl.labels.encodings",
         "satl.labels.io",
         "satl.labels.io.coco",

@@ -70,10 +70,10 @@ def test_a_run_with_thresholds_of_satl_thresholds(satl: Satl, tiny_run: Path, tm
         (
             ("--thresholds", "mine.csv"),
             "class,threshold\ncar,0.5\n",
-            "mine.csv has no threshold for 23 of the run's 24",
+            "mine.csv: 23 of the run's 24 classes have no threshold",
         ),
         (("--thresholds", "mine.csv"), "class,threshold\nrac,0.5\n", "mine.csv: row 1 is about class 'rac'"),
-        (("--thresholds", "RUN"), "", "holds the thresholds of pseudo-labels"),
+        (("--thresholds", "RUN"), "", "these are the thresholds of pseudo-labels"),
     ],
 )
 def test_mistakes_end_in_a_sentence(

@@ -23,11 +23,12 @@ from satl import __version__
 from satl.errors import ConfigError, RunError, SatlError
 from satl.images import ArrayImages, EvalTransform
 from satl.inference import onnx_file, onnx_graph
-from satl.inference.decision_thresholds import DecisionThresholds, read_thresholds, same_threshold
+from satl.inference.decision_thresholds import DecisionThresholds, same_threshold
 from satl.inference.onnx_file import OnnxFile, write_onnx
 from satl.inference.onnx_graph import DecisionModel, Resize, plain_attention
 from satl.inference.prediction import predict_files
 from satl.inference.recogniser import Recogniser
+from satl.inference.threshold_files import read_thresholds
 from satl.models.functional import semantic_attention
 from satl.runs.run_folder import RunFolder
 from satl.scenes import make_scenes

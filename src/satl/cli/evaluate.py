@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen
+from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,9 @@ def evaluate(
     from satl.inference.run_evaluation import evaluate_run
 
     with loading("Reading images", as_json) as progress:
-        evaluation, split = evaluate_run(run, split, checkpoint, progress, chosen(threshold, thresholds), out)
+        evaluation, split = evaluate_run(
+            run, split, checkpoint, progress, chosen_thresholds(threshold, thresholds), out
+        )
     if as_json:
         typer.echo(json.dumps(evaluation.as_dict()))
         return

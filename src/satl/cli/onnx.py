@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
+from satl.cli.threshold_options import (
+    ThresholdOption,
+    ThresholdsOption,
+    chosen_thresholds,
+    print_classes_without_threshold,
+)
 
 if TYPE_CHECKING:
     from satl.inference.onnx_file import OnnxFile
@@ -31,7 +36,7 @@ def onnx(
 
     from satl.inference.onnx_file import write_onnx
 
-    choose = chosen(threshold, thresholds)
+    choose = chosen_thresholds(threshold, thresholds)
     with Console(stderr=True).status("writing and checking, which takes a minute or two for a large network"):
         written = write_onnx(run, out, choose, checkpoint, force=force)
     _print(written)
@@ -43,6 +48,6 @@ def _print(written: OnnxFile) -> None:
     typer.echo(f"Output  probabilities  float32 (N, {count})")
     typer.echo(f"Output  present        bool (N, {count})")
     typer.echo(f"Thresholds: {written.thresholds.source}")
-    tell_of_the_silent(written.thresholds, written.classes)
+    print_classes_without_threshold(written.thresholds, written.classes)
     typer.echo(f"Compared with torch: probabilities differ by {written.difference:.1e} at most")
     typer.echo(f"Wrote {count} classes, {written.megabytes:.1f} MB, to {written.path}")

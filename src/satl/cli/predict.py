@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen, tell_of_the_silent
+from satl.cli.threshold_options import (
+    ThresholdOption,
+    ThresholdsOption,
+    chosen_thresholds,
+    print_classes_without_threshold,
+)
 from satl.errors import Argument, ConfigError, ImageError, Stopped
 
 if TYPE_CHECKING:
@@ -78,7 +83,7 @@ def predict(
     files = [] if packed else find_images(images)
     # A wrong path is refused before the work, not after it. Files of the run itself are never replaced.
     kept = RunFolder.open(run)
-    decisions = chosen(threshold, thresholds)(kept.read_classes())
+    decisions = chosen_thresholds(threshold, thresholds)(kept.read_classes())
     if in_parts:
         predict_parts = predict_locally if ray is None else predict_on_ray(ray)
         ids = image_ids(images, files)
@@ -87,7 +92,7 @@ def predict(
         )
         _predict_missing(folder, predict_parts, batch_size)
         if thresholds is not None:
-            tell_of_the_silent(decisions, kept.read_classes())
+            print_classes_without_threshold(decisions, kept.read_classes())
         return
     inputs = (*files, kept.metrics, kept.thresholds, thresholds)
     write = write_predictions(out, decisions, force=force, inputs=inputs)
@@ -99,7 +104,7 @@ def predict(
             classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress)
     write(ids, classes, probabilities)
     if thresholds is not None:
-        tell_of_the_silent(decisions, classes)
+        print_classes_without_threshold(decisions, classes)
     typer.echo(f"Wrote {len(ids):,} images x {len(classes)} classes to {out}")
 
 

@@ -1,4 +1,4 @@
-"""The options ``--threshold`` and ``--thresholds``: from which probability on a class is present."""
+"""The options ``--threshold`` and ``--thresholds``: the probability from which on a class is present."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ ThresholdsOption = Annotated[
 ]
 
 
-def chosen(
+def chosen_thresholds(
     threshold: float | None, thresholds: Path | None
 ) -> Callable[[tuple[str, ...]], DecisionThresholds]:
-    """Return how to find the thresholds of a run's classes."""
-    from satl.inference.decision_thresholds import read_thresholds, same_threshold
+    """Return a function from the classes of a run to their thresholds; both options None: 0.5 for all."""
+    from satl.inference.decision_thresholds import same_threshold
+    from satl.inference.threshold_files import read_thresholds
 
     if threshold is not None and thresholds is not None:
         raise ConfigError(f"--threshold {threshold:g} and --thresholds {thresholds}: give one of the two.")
@@ -51,8 +52,8 @@ def chosen(
     return choose
 
 
-def tell_of_the_silent(thresholds: DecisionThresholds, classes: tuple[str, ...]) -> None:
-    """Say which classes have no threshold."""
+def print_classes_without_threshold(thresholds: DecisionThresholds, classes: tuple[str, ...]) -> None:
+    """Print the classes that have no threshold and are therefore never present."""
     never = [name for name, off in zip(classes, thresholds.never, strict=True) if off]
     if never:
         shown = ", ".join(never[:_SHOWN]) + (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,6 +67,7 @@ def thresholds(
 ) -> None:
     """Choose one threshold per class from scores and labels, and count what it accepts."""
     from satl.files import check_out
+    from satl.inference.threshold_files import write_rule_thresholds
     from satl.methods.declaration import RULES
 
     if rule not in RULES:
@@ -99,9 +99,9 @@ def thresholds(
     except NotImplementedError as error:
         raise ConfigError(f"--rule {rule}: {str(error).rstrip('.')}; say how often with --updates.") from None
     if out is not None:
-        _write(rows, rule, out)
+        write_rule_thresholds(out, rule, rows)
     if as_json:
-        typer.echo(json.dumps({"rule": rule, "classes": [_plain(row) for row in rows]}))
+        typer.echo(json.dumps({"rule": rule, "classes": [row.as_dict() for row in rows]}))
     else:
         _print(rows, rule, file, table, out)
 
@@ -185,31 +185,6 @@ def _certain(file: ScoreTable, values: Any, table: LabelTable, limit: float) -> 
             f"{file.path}: there is no array 'uncertainty' to apply --max-uncertainty to: add it to an .npz file."
         )
     return np.where(~table.known & ~(file.uncertainty <= limit), np.float32(np.nan), values)
-
-
-def _plain(row: ClassThreshold) -> dict[str, Any]:
-    return {
-        "class" if key == "name" else key: None if isinstance(value, float) and math.isnan(value) else value
-        for key, value in asdict(row).items()
-    }
-
-
-def _write(rows: list[ClassThreshold], rule: str, out: Path) -> None:
-    import csv
-
-    from satl.files import atomic_path
-
-    with atomic_path(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        for number, row in enumerate(rows):
-            name, *others = _plain(row).items()
-            if number == 0:
-                writer.writerow((name[0], "rule", *(key for key, _ in others)))
-            shown = (
-                f"{value:.6f}" if isinstance(value, float) and key != "threshold" else value
-                for key, value in others
-            )
-            writer.writerow((name[1], rule, *shown))
 
 
 def _print(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,15 @@ class ClassThreshold:
     recall: float
     truth_precision: float
     truth_recall: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields, "class" for the name; JSON-safe (undefined is None)."""
+        return {
+            "class" if key == "name" else key: None
+            if isinstance(value, float) and math.isnan(value)
+            else value
+            for key, value in asdict(self).items()
+        }
 
 
 @torch.no_grad()

@@ -11,7 +11,8 @@ from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
 from satl.errors import TableError
-from satl.inference.decision_thresholds import NEVER, at_least, read_thresholds, same_threshold
+from satl.inference.decision_thresholds import NEVER, at_least, same_threshold
+from satl.inference.threshold_files import read_thresholds
 
 CLASSES = ("cat", "dog", "traffic light, red")
 
@@ -101,22 +102,25 @@ def test_a_file_of_ones_own_with_a_mark_a_blank_and_other_columns(tmp_path: Path
         ),
         (
             "class,threshold\ncat,0.5\n",
-            ("no threshold for 2 of the run's 3 classes ('dog', 'traffic", "add a row"),
+            ("2 of the run's 3 classes have no threshold ('dog', 'traffic", "add a row"),
         ),
-        ("class,threshold\n", ("no threshold for 3 of the run's 3 classes", "add a row")),
+        ("class,threshold\n", ("3 of the run's 3 classes have no threshold", "add a row")),
         ("class,threshold\ncat,1.5\n", ("row 1 (class 'cat') has the threshold '1.5'", "between 0 and 1")),
         (
             "class,threshold\ncat,nan\n",
-            ("row 1 (class 'cat') has the threshold 'nan'", "leave the cell blank"),
+            ("row 1 (class 'cat') has the threshold 'nan'", "leave it blank"),
         ),
         ("class,threshold\ncat,high\n", ("row 1 (class 'cat') has the threshold 'high'",)),
-        ("class,threshold\ncat,0.5,1\n", ("row 1 has 3 cells and the header 2", "mend the row")),
-        ("image,cat,dog\na.jpg,1,0\n", ("no column 'class'", "`satl thresholds -o` or `satl complete`")),
+        ("class,threshold\ncat,0.5,1\n", ("row 1 has 3 columns, but the header has 2", "fix the row")),
+        ("image,cat,dog\na.jpg,1,0\n", ("no column 'class'", "that thresholds() or complete() wrote")),
         ("class,value\ncat,1\n", ("no column 'threshold'",)),
         ("", ("no column 'class'",)),
         ('class,threshold\n"cat,0.5\n', ("cannot be read as CSV",)),
         ("class,generator,threshold\ncat,intra,0.5\n", ("thresholds of pseudo-labels", "for this run")),
-        ("class,direction,threshold,precision_lower_bound\ncat,absent,0.1,0.95\n", ("no threshold for 3",)),
+        (
+            "class,direction,threshold,precision_lower_bound\ncat,absent,0.1,0.95\n",
+            ("3 of the run's 3 classes have no threshold",),
+        ),
     ],
 )
 def test_bad_files(text: str, parts: tuple[str, ...], tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_bad_files(text: str, parts: tuple[str, ...], tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"none.csv cannot be read .No such file"):
+    with pytest.raises(TableError, match=r"none.csv: cannot be read .No such file"):
         read_thresholds(tmp_path / "none.csv", CLASSES)
     with pytest.raises(TableError, match=r"cannot be read .Is a directory"):
         read_thresholds(tmp_path, CLASSES)
