@@ -36,8 +36,8 @@ bench: $(VENV)/.ready
 	$(PY) benchmarks/demo_seeds.py
 
 docs: $(VENV)/.ready
-	$(PY) docs/make_reference.py
-	$(PY) docs/make_results.py
+	$(PY) tools/write_configuration_page.py
+	$(PY) tools/write_results_page.py
 	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 clean:

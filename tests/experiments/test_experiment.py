@@ -121,7 +121,8 @@ def test_tables_and_report_are_written_and_the_page_needs_nothing_else(finished)
     keys = {path.stem for path in folder.tables.iterdir()}
     assert keys == {
         *("table-1-map", "table-1-map-last", "table-2-f1", "table-2-f1-last", "variants", "variants-last"),
-        *("table-3-paired", "table-3-paired-last", "pseudo-labels", "time"),
+        *("table-3-paired", "table-3-paired-last", "differences", "differences-last"),
+        *("changes", "changes-last", "pseudo-labels", "time"),
     }
     assert all((folder.tables / f"{key}{end}").is_file() for key in keys for end in (".md", ".tex", ".html"))
     page = folder.report.read_text()

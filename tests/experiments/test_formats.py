@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import re
 
-from satl.experiments.formats import html, latex, markdown, write_table
-from satl.experiments.tables import DASH, MINUS, Block, Column, Entry, Row, Table
+from satl.experiments.tables.number_text import DASH, MINUS
+from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table
+from satl.experiments.tables.table_formats import html, latex, markdown, write_table
 
 NASTY = "50 % & 3_x <b> {a} $2 #1 ~^ \\n | *"
 TABLE = Table(

@@ -7,7 +7,7 @@ from statistics import fmean
 import pytest
 from scipy import stats
 
-from satl.experiments.paper import paper
+from satl.experiments.paper_numbers import paper
 
 METHODS = ("ssgrl", "ml-gcn", "kggr", "sst", "hst", "sst+satl", "hst+satl")
 PRINTED_ODDLY = {("VG-200", "hst"): 41.4, ("MS-COCO", "ssgrl"): 70.1, ("VG-200", "hst+satl"): 45.2}

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scipy import stats
 
 from experiments.grids import grid_of, results_of, row
-from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
-from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
-from satl.experiments.tables import DASH, MINUS, TIMES
-from satl.reports.experiment_report import lead_sentence, make_study, make_tables
+from satl.experiments.paper_numbers import ABLATION
+from satl.experiments.tables.difference_tables import (
+    changes_table,
+    differences_table,
+    paired_table,
+    sweep_table,
+)
+from satl.experiments.tables.number_text import DASH, MINUS, TIMES
+from satl.experiments.tables.recognition_tables import ablation_table, f1_table, map_table, variants_table
+from satl.experiments.tables.table_source import make_source
+from satl.experiments.tables.training_tables import pseudo_overview_table, pseudo_table, time_table
+from satl.methods import METHODS
+from satl.reports.experiment_report import lead_sentence, make_tables
 
 SEEDS = (0, 1, 2)
 MAP = {
@@ -20,7 +31,7 @@ MAP = {
 }
 
 
-def study_of(
+def source_of(
     *further, methods=("sst", "sst+satl"), proportions=(0.1, 0.2), seeds=SEEDS, without=(), **changes
 ):
     rows = [
@@ -32,7 +43,7 @@ def study_of(
     grid = grid_of(
         dataset="scenes", methods=list(methods), proportions=list(proportions), seeds=list(seeds), **changes
     )
-    return make_study(grid, results_of(*rows, *further))
+    return make_source(grid, results_of(*rows, *further))
 
 
 def shown(table, block, label):
@@ -45,7 +56,7 @@ def shown(table, block, label):
 
 
 def test_table_1_has_mean_deviation_and_average():
-    table = map_table(study_of())
+    table = map_table(source_of())
     assert shown(table, 0, "SST") == {
         "5 %": DASH,
         "10 %": "62.0 ± 2.0",
@@ -62,17 +73,17 @@ def test_table_1_has_mean_deviation_and_average():
 
 
 def test_what_is_missing_is_a_dash_and_fewer_runs_are_said():
-    table = map_table(study_of(without={("sst", 0.1, 0), ("sst", 0.2, 1), ("sst", 0.2, 2), ("sst", 0.2, 0)}))
+    table = map_table(source_of(without={("sst", 0.1, 0), ("sst", 0.2, 1), ("sst", 0.2, 2), ("sst", 0.2, 0)}))
     values = shown(table, 0, "SST")
     assert (values["10 %"], values["20 %"], values["average"]) == ("63.0 ± 1.4 (n = 2)", DASH, DASH)
     assert "0.0" not in values.values()
-    one = map_table(study_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
+    one = map_table(source_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
     assert shown(one, 0, "SST")["10 %"] == "60.0"
     assert "one seed (0), so no spread" in one.notes[0]
 
 
 def test_a_mean_over_fewer_seeds_is_not_the_best():
-    table = map_table(study_of(without={("sst+satl", 0.1, 0)}))
+    table = map_table(source_of(without={("sst+satl", 0.1, 0)}))
     best = {row.label: [entry.best for entry in row.entries] for row in table.blocks[0].rows}
     # 65.2 of two seeds stands above 62.0 of three, and is not compared with it.
     assert shown(table, 0, "SST+SATL")["10 %"] == "65.2 ± 1.1 (n = 2)"
@@ -82,11 +93,11 @@ def test_a_mean_over_fewer_seeds_is_not_the_best():
 
 
 def test_figures_of_validation_images_say_so():
-    study = study_of()
-    assert "measured on" not in map_table(study).notes[0]
-    for one in study.results.rows:
+    source = source_of()
+    assert "measured on" not in map_table(source).notes[0]
+    for one in source.results.rows:
         one["split"] = "val"
-    tables = [table for table, _ in make_tables(study) if table.key.startswith("table-")]
+    tables = [table for table, _ in make_tables(source) if table.key.startswith("table-")]
     assert len(tables) >= 3
     for table in tables:
         assert any("measured on the validation images" in note for note in table.notes), table.key
@@ -101,24 +112,24 @@ def test_variants_with_seeds_of_their_own_say_so():
         "methods": ["sst"],
         "proportions": [0.1],
     }
-    assert "2 seeds (0, 1)" in variants_table(study_of(*rows, variants=[wide])).notes[0]
+    assert "2 seeds (0, 1)" in variants_table(source_of(*rows, variants=[wide])).notes[0]
     other = {"name": "thin", "set": ["model.pool=3"]}
-    assert "the seeds of each variant" in variants_table(study_of(*rows, variants=[wide, other])).notes[0]
+    assert "the seeds of each variant" in variants_table(source_of(*rows, variants=[wide, other])).notes[0]
 
 
 def test_the_other_model_has_its_own_table():
-    study = study_of()
-    for one in study.results.rows:
+    source = source_of()
+    for one in source.results.rows:
         if one["model"] == "last":
             one["mAP"] -= 10
-    table = map_table(study.of_model("last"))
+    table = map_table(source.of_model("last"))
     assert table.key == "table-1-map-last"
     assert shown(table, 0, "SST")["10 %"] == "52.0 ± 2.0"
     assert table.notes[0].startswith("The model of the last epoch")
 
 
 def test_the_papers_numbers_stand_beside_under_their_own_name():
-    table = map_table(study_of())
+    table = map_table(source_of())
     ours, coco, vg = table.blocks
     assert ours.title == "This experiment: scenes, satl_tiny, from scratch, 32 px"
     assert coco.title == "Paper, Table 1: MS-COCO, ResNet-101, ImageNet weights, 448 px"
@@ -127,7 +138,7 @@ def test_the_papers_numbers_stand_beside_under_their_own_name():
     assert shown(table, 2, "HST")["average"] == "42.6 ± 0.3"
     assert any("41.4 for HST on VG-200 (printed 42.6)" in note for note in table.notes)
     assert any("cannot be compared" in note for note in table.notes)
-    six = map_table(study_of(proportions=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5)))
+    six = map_table(source_of(proportions=(0.05, 0.1, 0.2, 0.3, 0.4, 0.5)))
     assert any("the six of the paper" in note for note in six.notes)
 
 
@@ -138,7 +149,7 @@ def test_table_2_has_averages_of_both_f1():
         for seed in SEEDS
     ]
     grid = grid_of(dataset="scenes", methods=["sst"], proportions=[0.1, 0.2], seeds=list(SEEDS))
-    table = f1_table(make_study(grid, results_of(*rows)))
+    table = f1_table(make_source(grid, results_of(*rows)))
     ours, coco, vg = dict.fromkeys(column.group for column in table.columns)
     values = shown(table, 0, "SST")
     assert (values[ours, "OF1"], values[ours, "CF1"]) == ("41.0 ± 1.0", "15.0 ± 0.0")
@@ -148,7 +159,7 @@ def test_table_2_has_averages_of_both_f1():
 
 
 def test_table_3_equals_scipy_and_pairs_by_proportion_and_seed():
-    table = paired_table(study_of(without={("sst", 0.2, 1)}))
+    table = paired_table(source_of(without={("sst", 0.2, 1)}))
     pairs = [(63.0, 60.0), (64.5, 62.0), (66.0, 64.0), (73.0, 70.0), (74.0, 71.0)]
     test = stats.ttest_rel(*zip(*pairs, strict=True))
     signed = stats.wilcoxon([a - b for a, b in pairs])
@@ -176,7 +187,7 @@ def test_equal_differences_one_pair_and_no_pair_do_not_crash():
         for key in ((m, p, s) for m, p in MAP for s in SEEDS)
         if key[0] == "sst" and key != ("sst", 0.1, 0)
     }
-    table = paired_table(study_of(*further, methods=methods, without=without))
+    table = paired_table(source_of(*further, methods=methods, without=without))
     ours = table.columns[0].group
     equal, one, none = (
         shown(table, 0, f"SST+SATL {MINUS} {name}") for name in ("ignore-unknown", "SST", "HST")
@@ -191,7 +202,7 @@ def test_several_tests_are_corrected_together():
     further = [
         row("ignore", p, seed, MAP["sst", p][seed] - 0.3 * seed - 1) for p in (0.1, 0.2) for seed in SEEDS
     ]
-    table = paired_table(study_of(*further, methods=("ignore", "sst", "sst+satl")))
+    table = paired_table(source_of(*further, methods=("ignore", "sst", "sst+satl")))
     ours = table.columns[0].group
     rows = [shown(table, 0, f"SST+SATL {MINUS} {name}") for name in ("ignore-unknown", "SST")]
     p_values = [
@@ -211,17 +222,17 @@ def test_several_tests_are_corrected_together():
 
 
 def test_one_method_has_nothing_to_be_compared_with():
-    assert paired_table(study_of(methods=("sst",))) is None
+    assert paired_table(source_of(methods=("sst",))) is None
     # Without SATL the last method of the grid is compared with the others.
-    table = paired_table(study_of(methods=("sst+satl", "sst")))
+    table = paired_table(source_of(methods=("sst+satl", "sst")))
     assert [r.label for r in table.blocks[0].rows] == [f"SST+SATL {MINUS} SST"]
     further = [row("kggr", 0.1, seed, 50.0) for seed in SEEDS]
-    table = paired_table(study_of(*further, methods=("sst", "kggr")))
+    table = paired_table(source_of(*further, methods=("sst", "kggr")))
     assert [r.label for r in table.blocks[0].rows] == [f"KGGR {MINUS} SST"]
 
 
 def test_the_ablation_has_four_rows_a_base_and_dashes_for_what_is_not_run():
-    table = ablation_table(study_of())
+    table = ablation_table(source_of())
     assert [r.label for r in table.blocks[0].rows] == [
         "SST",
         "SST + SATE",
@@ -232,7 +243,7 @@ def test_the_ablation_has_four_rows_a_base_and_dashes_for_what_is_not_run():
     assert set(shown(table, 0, "SST + DRL").values()) == {DASH}
     assert shown(table, 1, "SST + DRL")["5 %"] == "67.8"
     assert len(table.blocks) == 3  # no block for HST, of which the grid has nothing
-    assert ablation_table(study_of(methods=("ignore", "sst"))) is None
+    assert ablation_table(source_of(methods=("ignore", "sst"))) is None
 
 
 def test_a_sweep_has_map_and_pseudo_label_quality_by_value():
@@ -255,8 +266,8 @@ def test_a_sweep_has_map_and_pseudo_label_quality_by_value():
         )
         for seed in (0, 1)
     ]
-    study = study_of(*rows, sweeps=[sweep])
-    table = sweep_table(study, study.grid.sweeps[0], "sweep-rate")
+    source = source_of(*rows, sweeps=[sweep])
+    table = sweep_table(source, source.grid.sweeps[0], "sweep-rate")
     group = "SST+SATE, 20 %"
     assert shown(table, 0, "0.1") == {
         (group, "mAP"): "70.5 ± 0.7",
@@ -266,15 +277,15 @@ def test_a_sweep_has_map_and_pseudo_label_quality_by_value():
     assert set(shown(table, 0, "0.3").values()) == {DASH}
     assert "2 seeds (0, 1)" in table.notes[0]
     assert any("0.3 was chosen at 20 %" in note for note in table.notes)
-    keys = [one.key for one, _ in make_tables(study_of(sweeps=[sweep, {**sweep, "values": [0.5]}]))]
+    keys = [one.key for one, _ in make_tables(source_of(sweeps=[sweep, {**sweep, "values": [0.5]}]))]
     assert ("sweep-rate" in keys, "sweep-rate-2" in keys) == (True, True)
 
 
 def test_time_is_compared_with_the_base_run_by_run():
-    study = study_of()
-    for one in study.results.rows:
+    source = source_of()
+    for one in source.results.rows:
         one["train_seconds"] = 10.0 * (1 + one["seed"]) * (1.2 if one["method"] == "sst+satl" else 1.0)
-    table = time_table(study)
+    table = time_table(source)
     assert shown(table, 0, "SST+SATL") == {
         "seconds": "24.0 ± 10.7",
         "runs": "6",
@@ -283,19 +294,19 @@ def test_time_is_compared_with_the_base_run_by_run():
     }
     assert shown(table, 0, "SST")[f"{TIMES} base"] == DASH
     assert any("one run at a time" in note for note in table.notes)
-    study.results.rows[0]["jobs"] = 4
-    assert any("Not all runs were timed alike" in note for note in time_table(study).notes)
+    source.results.rows[0]["jobs"] = 4
+    assert any("Not all runs were timed alike" in note for note in time_table(source).notes)
     assert any("2 hours" in note for note in table.notes)
 
 
 def test_pseudo_labels_by_proportion():
-    assert pseudo_table(study_of()) is None
-    study = study_of()
-    for one in study.results.rows:
+    assert pseudo_table(source_of()) is None
+    source = source_of()
+    for one in source.results.rows:
         if one["method"] == "sst+satl":
             one |= {"pseudo_precision": 90.0, "pseudo_recall": 30.0 + one["seed"]}
             one |= {"pseudo_precision_micro": None, "pseudo_recall_micro": 20.0}
-    table = pseudo_table(study)
+    table = pseudo_table(source)
     assert [r.label for r in table.blocks[0].rows] == ["SST+SATL"]
     assert shown(table, 0, "SST+SATL")["20 %", "recall"] == "31.0 ± 1.0"
     assert shown(table, 1, "SST+SATL")["20 %", "precision"] == DASH
@@ -304,7 +315,7 @@ def test_pseudo_labels_by_proportion():
 def test_a_variant_is_compared_with_the_plain_runs():
     variant = {"name": "hot", "set": ["training.lr=0.1"], "methods": ["sst"], "proportions": [0.1]}
     rows = [row("sst", 0.1, seed, value, variant="hot") for seed, value in ((0, 61.0), (1, 64.0))]
-    table = variants_table(study_of(*rows, variants=[variant]))
+    table = variants_table(source_of(*rows, variants=[variant]))
     assert shown(table, 0, "SST") == {
         "10 %": "62.5 ± 2.1 (n = 2)",
         "20 %": DASH,
@@ -312,24 +323,24 @@ def test_a_variant_is_compared_with_the_plain_runs():
         "pairs": "2",
     }
     assert "training.lr=0.1" in table.blocks[0].title
-    assert variants_table(study_of()) is None
+    assert variants_table(source_of()) is None
 
 
 def test_the_lead_says_who_is_best():
-    assert lead_sentence(study_of()) == (
+    assert lead_sentence(source_of()) == (
         "SST+SATL has the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds), 2.5 above SST."
     )
-    few = lead_sentence(study_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
+    few = lead_sentence(source_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
     assert few.endswith("Too few seeds to tell a difference from chance.")
-    alone = lead_sentence(study_of(methods=("sst",)))
+    alone = lead_sentence(source_of(methods=("sst",)))
     assert alone == "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds)."
-    assert "nothing to compare" in lead_sentence(study_of(methods=("hst",)))
+    assert "nothing to compare" in lead_sentence(source_of(methods=("hst",)))
 
 
 def test_the_lead_compares_only_methods_that_have_every_seed():
-    text = lead_sentence(study_of(without={("sst+satl", 0.1, 0)}))
+    text = lead_sentence(source_of(without={("sst+satl", 0.1, 0)}))
     assert text == "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds)."
-    nobody = lead_sentence(study_of(without={("sst+satl", 0.1, 0), ("sst", 0.2, 1)}))
+    nobody = lead_sentence(source_of(without={("sst+satl", 0.1, 0), ("sst", 0.2, 1)}))
     assert "nothing to compare" in nobody
 
 
@@ -339,7 +350,7 @@ def test_the_lead_names_all_that_are_level():
         for proportion in (0.1, 0.2)
         for seed in range(3)
     ]
-    text = lead_sentence(study_of(*rows, methods=("sst", "hst", "sst+satl")))
+    text = lead_sentence(source_of(*rows, methods=("sst", "hst", "sst+satl")))
     assert (
         text
         == "HST and SST+SATL have the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds)."
@@ -360,16 +371,72 @@ def test_the_lead_names_all_that_are_level():
     ],
 )
 def test_what_differs_from_the_paper_is_said(dataset, facts, parts):
-    study = study_of()
-    study.results.facts = {**study.results.facts, **facts}
-    differences = make_study(study.grid.model_copy(update={"dataset": dataset}), study.results).differences
+    source = source_of()
+    source.results.facts = {**source.results.facts, **facts}
+    differences = make_source(source.grid.model_copy(update={"dataset": dataset}), source.results).differences
     assert len(differences) == len(parts)
     assert all(part in text for part, text in zip(parts, differences, strict=True))
 
 
 def test_tables_of_nothing_are_full_of_dashes():
     grid = grid_of(dataset="scenes", methods=["sst", "sst+satl"])
-    tables = [table for pair in make_tables(make_study(grid, results_of())) for table in pair if table]
+    tables = [table for pair in make_tables(make_source(grid, results_of())) for table in pair if table]
     assert {table.key for table in tables} >= {"table-1-map", "table-2-f1", "table-3-paired", "time"}
     texts = {e.text for t in tables for b in t.blocks if not b.foreign for r in b.rows for e in r.entries[:1]}
     assert texts == {DASH, "0"}
+
+
+def test_the_methods_of_the_paper_extend_what_the_methods_say():
+    for base, methods in ABLATION.items():
+        for adds, method in methods.items():
+            assert (METHODS[method].framework, set(METHODS[method].adds)) == (base, set(adds))
+
+
+def test_differences_at_each_proportion_are_paired_by_seed():
+    table = differences_table(source_of(without={("sst", 0.2, 1), ("sst", 0.2, 2)}))
+    test = stats.ttest_rel(MAP["sst+satl", 0.1], MAP["sst", 0.1])
+    low, high = test.confidence_interval(0.95)
+    values = shown(table, 0, f"SST+SATL {MINUS} SST")
+    assert values == {"10 %": f"2.5 [{low:.1f}, {high:.1f}], {test.pvalue:.4f}", "20 %": DASH}
+    assert differences_table(source_of(methods=("sst",))) is None
+
+
+def test_changes_have_their_difference_from_the_plain_runs_and_their_pseudo_labels():
+    variant = {"name": "hot", "set": ["training.lr=0.1"], "methods": ["sst"], "proportions": [0.1]}
+    quality = {"pseudo_precision_micro": 90.0, "pseudo_recall_micro": 30.0}
+    rows = [row("sst", 0.1, seed, value, variant="hot", **quality) for seed, value in ((0, 61.0), (1, 64.0))]
+    table = changes_table(source_of(*rows, variants=[variant]))
+    assert [one.label for one in table.blocks[0].rows] == ["SST", "SST, hot"]
+    plain, hot = (shown(table, 0, label) for label in ("SST", "SST, hot"))
+    difference = "difference [95 % interval], p"
+    assert (plain["10 %", "mAP"], plain["10 %", difference]) == ("62.0 ± 2.0", "")
+    assert hot["10 %", "mAP"] == "62.5 ± 2.1 (n = 2)"
+    test = stats.ttest_rel([61.0, 64.0], [60.0, 62.0])
+    low, high = (f"{value:.1f}".replace("-", MINUS) for value in test.confidence_interval(0.95))
+    assert hot["10 %", difference] == f"1.5 [{low}, {high}], {test.pvalue:.4f} (n = 2)"
+    assert hot["10 %", "precision / recall"] == "90.0 (n = 2) / 30.0 (n = 2)"
+    assert {hot[key] for key in hot if key[0] == "20 %"} == {DASH}
+    assert changes_table(source_of()) is None
+
+
+def test_the_overview_of_pseudo_labels_has_both_in_one_column():
+    source = source_of()
+    for one in source.results.rows:
+        if one["method"] == "sst+satl":
+            one |= {"pseudo_precision": 1.0, "pseudo_precision_micro": 80.0 + one["seed"]}
+            one["pseudo_recall_micro"] = 20.0
+    table = pseudo_overview_table(source)
+    assert [one.label for one in table.blocks[0].rows] == ["SST+SATL"]
+    assert shown(table, 0, "SST+SATL")["10 %"] == "81.0 / 20.0"
+
+
+def test_without_the_paper_only_our_own_numbers_are_shown():
+    source = replace(source_of(), paper=None)
+    tables = [map_table(source), f1_table(source), paired_table(source), ablation_table(source)]
+    for table in tables:
+        assert len(table.blocks) == 1
+        assert not any(column.foreign for column in table.columns)
+        assert "paper" not in table.title
+    assert [column.label for column in map_table(source).columns] == ["10 %", "20 %", "average"]
+    groups = dict.fromkeys(column.group for column in f1_table(source, (0.1,)).columns)
+    assert list(groups) == ["10 %", "average"]

@@ -12,7 +12,8 @@ DOCS = ROOT / "docs"
 
 def test_the_page_of_the_configuration_is_up_to_date() -> None:
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert text == load_program("docs/make_reference.py").page(), "run `python docs/make_reference.py`"
+    program = "tools/write_configuration_page.py"
+    assert text == load_program(program).page(), f"run `python {program}`"
     for method in METHODS.values():
         assert f"| `{method.name}` |" in text
         for name in method.parameters.model_fields:

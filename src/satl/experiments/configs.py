@@ -8,7 +8,7 @@ from typing import Any
 
 from satl.errors import ConfigError, nearest
 from satl.experiments.grid import Grid, GridRun
-from satl.experiments.paper import paper
+from satl.experiments.paper_numbers import paper
 from satl.methods import get_method
 from satl.runs.config import RunConfig
 from satl.runs.reading import apply_overrides, make_absolute, make_config, path_keys

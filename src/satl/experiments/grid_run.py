@@ -15,6 +15,7 @@ from satl.experiments.grid import Models
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import default_split, evaluate_split
 from satl.inference.run_record import collect_run
+from satl.methods import get_method
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData, load_data
 from satl.runs.run_folder import RunFolder
@@ -61,6 +62,7 @@ def run_facts(config: RunConfig) -> dict[str, Any]:
         "image_size": config.images.size,
         "word_vectors": config.model.word_vectors is not None,
         "epochs": config.training.epochs,
+        "base": get_method(config.method.name).base,
     }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from satl.errors import RunError
 from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import Grid, GridRun
+from satl.experiments.paper_numbers import BASES
 from satl.files import atomic_path
 
 METRICS = ("mAP", "OF1", "CF1", "OP", "OR", "CP", "CR")
@@ -70,15 +71,21 @@ class Results:
     Args:
         rows: tidy, with the keys of :data:`COLUMNS` and one for each changed setting.
         settings: the names of the latter.
-        facts: backbone and images of the experiment, from its first run that ran.
+        facts: backbone and images of the experiment, from its first finished run.
+        bases: method -> the method that it extends, beside those of the paper.
     """
 
     def __init__(
-        self, rows: Sequence[Row], settings: Sequence[str] = (), facts: Mapping[str, Any] | None = None
+        self,
+        rows: Sequence[Row],
+        settings: Sequence[str] = (),
+        facts: Mapping[str, Any] | None = None,
+        bases: Mapping[str, str] | None = None,
     ) -> None:
         self.rows = list(rows)
         self.columns = (*COLUMNS, *settings)
         self.facts = facts or {}
+        self.bases = {**BASES, **(bases or {})}
         self._values: dict[tuple[str, float, str, str], dict[int, Row]] = {}
         for row in self.rows:
             if row["status"] == "done":
@@ -202,12 +209,15 @@ def gather_results(folder: ExperimentFolder, grid: Grid) -> Results:
     grid_runs = grid.runs()
     settings = dict.fromkeys(key for grid_run in grid_runs for key in grid_run.settings)
     first: Mapping[str, Any] = {}
+    bases: dict[str, str] = {}
     for grid_run in grid_runs:
         state = folder.state(grid_run)
         if state == "done":
             result = folder.result(grid_run)
             rows += _done_rows(grid_run, result)
             first = first or result["facts"]
+            if base := result["facts"].get("base"):
+                bases[grid_run.method] = base
         elif state == "failed":
             failure = folder.failure(grid_run)
             rows += [
@@ -217,7 +227,7 @@ def gather_results(folder: ExperimentFolder, grid: Grid) -> Results:
             first = first or failure["facts"]
     for row in rows:
         row["dataset"] = grid.dataset
-    return Results(rows, tuple(settings), first)
+    return Results(rows, tuple(settings), first, bases)
 
 
 def _row(grid_run: GridRun, model: str, facts: Mapping[str, Any]) -> Row:

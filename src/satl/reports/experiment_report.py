@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from statistics import fmean
 from typing import Any
 
@@ -13,52 +13,52 @@ import yaml
 from satl.drawing.html import render
 from satl.experiments.experiment import ExperimentState
 from satl.experiments.experiment_folder import ExperimentFolder
-from satl.experiments.formats import html, write_table
 from satl.experiments.grid import Grid
-from satl.experiments.main_tables import ablation_table, f1_table, map_table, variants_table
-from satl.experiments.paper import paper
+from satl.experiments.paper_numbers import paper
 from satl.experiments.results import Results, gather_results
-from satl.experiments.side_tables import paired_table, pseudo_table, sweep_table, time_table
-from satl.experiments.tables import Block, Column, Entry, Row, Study, Table, number, share, title_of
+from satl.experiments.tables.difference_tables import (
+    changes_table,
+    differences_table,
+    paired_table,
+    sweep_table,
+)
+from satl.experiments.tables.number_text import number, share, title_of
+from satl.experiments.tables.recognition_tables import ablation_table, f1_table, map_table, variants_table
+from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table
+from satl.experiments.tables.table_formats import html, write_table
+from satl.experiments.tables.table_source import TableSource, make_source
+from satl.experiments.tables.training_tables import pseudo_table, time_table
 from satl.files import atomic_path
 
-_TWICE = (map_table, f1_table, paired_table, ablation_table, variants_table)
+_TEST_TABLES: tuple[Callable[[TableSource], Table | None], ...] = (
+    *(map_table, f1_table, paired_table, differences_table, ablation_table, variants_table, changes_table),
+)
 """Tables of test results, made for both models."""
 
 
-def make_study(grid: Grid, results: Results) -> Study:
-    """Join a resolved grid and its results with the paper's numbers."""
-    facts, dataset = results.facts, grid.dataset or "data"
-    if not facts:
-        return Study(grid, results, dataset, paper())
-    weights = "pretrained" if facts["pretrained"] else "from scratch"
-    label = f"{dataset}, {facts['backbone']}, {weights}, {facts['image_size']} px"
-    return Study(grid, results, label, paper(), tuple(paper().differences(dataset, facts)))
-
-
-def make_tables(study: Study) -> list[tuple[Table, Table | None]]:
-    """Return every table that the grid gives; those of test results with their twin for the last epoch's model."""
-    last = study.of_model("last")
+def make_tables(source: TableSource) -> list[tuple[Table, Table | None]]:
+    """Return every table that the grid gives; those of test results with the same table of the last epoch's model."""
+    last = source.of_model("last")
     tables: list[tuple[Table, Table | None]] = []
-    for make in _TWICE:
-        table = make(study)
+    for make in _TEST_TABLES:
+        table = make(source)
         if table is not None:
             tables.append((table, make(last)))
-    for further in (pseudo_table(study), *_sweeps(study), time_table(study)):
+    for further in (pseudo_table(source), *_sweep_tables(source), time_table(source)):
         if further is not None:
             tables.append((further, None))
     return tables
 
 
-def _sweeps(study: Study) -> Iterator[Table]:
-    taken: set[str] = set()
-    for sweep in study.grid.sweeps:
+def _sweep_tables(source: TableSource) -> Iterator[Table]:
+    keys: set[str] = set()
+    for sweep in source.grid.sweeps:
         key, count = f"sweep-{sweep.title}", 1
-        while key in taken:
+        while key in keys:
             count += 1
             key = f"sweep-{sweep.title}-{count}"
-        taken.add(key)
-        yield sweep_table(study, sweep, key)
+        keys.add(key)
+        yield sweep_table(source, sweep, key)
 
 
 def report_experiment(folder: ExperimentFolder, draw: bool = False) -> ExperimentState:
@@ -94,8 +94,8 @@ def _draw_figures(folder: ExperimentFolder) -> None:
 
 def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None:
     """Write ``tables/`` and ``report.html``; figures that are there are written into the page."""
-    study = make_study(grid, results)
-    tables = make_tables(study)
+    source = make_source(grid, results)
+    tables = make_tables(source)
     written = set()
     for table in (table for pair in tables for table in pair if table is not None):
         page = render(
@@ -103,7 +103,7 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
             "table.html.j2",
             title=table.title,
             table=html(table),
-            differences=study.differences,
+            differences=source.differences,
         )
         write_table(table, folder.tables, page)
         written.add(table.key)
@@ -114,11 +114,11 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
         "satl.reports",
         "experiment.html.j2",
         title=grid.title,
-        label=study.label,
-        lead=lead_sentence(study),
-        differences=study.differences,
-        reference=study.paper.reference,
-        paper_label=study.paper.label,
+        label=source.label,
+        lead=lead_sentence(source),
+        differences=source.differences,
+        reference=paper().reference,
+        paper_label=paper().label,
         tables=[
             {
                 "key": table.key,
@@ -138,12 +138,12 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
         temporary.write_text(page, encoding="utf-8")
 
 
-def lead_sentence(study: Study) -> str:
+def lead_sentence(source: TableSource) -> str:
     """Say which method is best on average, whoever it is.
 
     Methods that lack a seed are left out, as from the bold numbers of Table 1: seeds differ by more than methods do.
     """
-    grid, results = study.grid, study.results
+    grid, results = source.grid, source.results
     means = {
         method: fmean(values.values())
         for method in grid.methods

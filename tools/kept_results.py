@@ -1,12 +1,12 @@
 """Results that are kept beside the grids, ``experiments/*/results/GRID.csv``: what is missing, and adding to them.
 
-    python experiments/kept.py missing experiments/coco18/others.yaml
-    python experiments/kept.py add runs/others experiments/coco18/others.yaml
+    python tools/kept_results.py missing experiments/coco18/others.yaml
+    python tools/kept_results.py add runs/others experiments/coco18/others.yaml
 
 The first prints an option ``--only=RUN`` for each run of the grid that is not kept, in the order of the grid; more
 patterns leave only some of them, those of the first pattern first. So another machine runs what is left:
 
-    satl experiment GRID --out RUNS --jobs 12 $(python experiments/kept.py missing GRID '*-p20-*')
+    satl experiment GRID --out RUNS --jobs 12 $(python tools/kept_results.py missing GRID '*-p20-*')
 
 The second takes the finished runs of the folder RUNS; those that were kept before are replaced.
 """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from satl.experiments.tables import DASH, MINUS, TIMES, Column, Entry, Row, Table
+from satl.experiments.tables.number_text import DASH, MINUS, TIMES
+from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table
 from satl.files import atomic_path
 
 if TYPE_CHECKING:
@@ -55,22 +57,33 @@ def escape_markdown(text: str) -> str:
 
 
 def markdown(table: Table) -> str:
-    """Return a table as Markdown: one for each block, under its title."""
-    signs = _signs(table.columns)
-    headings = [escape_markdown(f"{signs[c.group]} {c.label}".strip()) for c in table.columns]
+    """Return a table as Markdown: a title, one table for each block under its heading, and notes."""
     lines = [f"## {escape_markdown(table.title)}", ""]
+    signs = _signs(table.columns)
     lines += [f"{escape_markdown(f'{sign} {group}')}\n" for group, sign in signs.items() if sign[:1] == "("]
     for block in table.blocks:
         if block.title:
             lines += [f"**{escape_markdown(block.title)}**", ""]
-        lines.append(_line([escape_markdown(table.stub), *headings]))
-        lines.append(_line(["---", *("---:" for _ in headings)]))
-        lines += [
-            _line([escape_markdown(row.label), *map(_markdown_entry, row.entries)]) for row in block.rows
-        ]
-        lines.append("")
+        lines.append(markdown_block(table, block))
     lines += [f"* {escape_markdown(note)}" for note in table.notes]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def markdown_block(table: Table, block: Block, escape: Callable[[str], str] = escape_markdown) -> str:
+    """Return one block of a table as a Markdown table, without heading and notes.
+
+    Args:
+        table: to write.
+        block: one of its blocks.
+        escape: makes text Markdown; ``str`` where labels are Markdown already.
+    """
+    signs = _signs(table.columns)
+    headings = [escape(f"{signs[column.group]} {column.label}".strip()) for column in table.columns]
+    lines = [_line([escape(table.stub), *headings]), _line(["---", *("---:" for _ in headings)])]
+    for row in block.rows:
+        entries = [f"**{escape(one.text)}**" if one.best else escape(one.text) for one in row.entries]
+        lines.append(_line([escape(row.label), *entries]))
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _signs(columns: tuple[Column, ...]) -> dict[str, str]:
@@ -84,11 +97,6 @@ def _signs(columns: tuple[Column, ...]) -> dict[str, str]:
 
 def _line(parts: list[str]) -> str:
     return f"| {' | '.join(parts)} |"
-
-
-def _markdown_entry(entry: Entry) -> str:
-    text = escape_markdown(entry.text)
-    return f"**{text}**" if entry.best else text
 
 
 def latex(table: Table) -> str:

@@ -1,4 +1,4 @@
-"""experiments/kept.py: results of several machines and days grow into one file."""
+"""tools/kept_results.py: results of several machines and days grow into one file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RATE = {"key": "method.rate", "values": [0.1, 0.3], "methods": ["sst"], "seeds":
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    return load_program("experiments/kept.py")
+    return load_program("tools/kept_results.py")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def kept(script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     """Return a function that runs the script and returns its exit code, output and errors."""
 
     def run(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr("sys.argv", ["kept.py", *map(str, arguments)])
+        monkeypatch.setattr("sys.argv", ["kept_results.py", *map(str, arguments)])
         code: object = 0
         try:
             script.main()

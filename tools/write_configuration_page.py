@@ -1,7 +1,7 @@
 """Write the tables of ``docs/configuration.md`` from the configuration's own models.
 
-``python docs/make_reference.py`` rewrites the part between the two marks; ``--check`` only says whether the file
-is up to date. Text outside the marks is written by hand.
+``python tools/write_configuration_page.py`` rewrites the part between the two marks; ``--check`` only says whether the
+file is up to date. Text outside the marks is written by hand.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from satl.methods import METHODS, Method, Parameters
 from satl.methods.declaration import GENERATORS, NETWORKS, RULES, TERMS
 from satl.runs.config import DataConfig, ImagesConfig, ModelConfig, ScenesConfig, Section, TrainingConfig
 
-PAGE = Path(__file__).with_name("configuration.md")
-BEGIN = "<!-- begin: written by docs/make_reference.py -->"
+PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
+BEGIN = "<!-- begin: written by tools/write_configuration_page.py -->"
 END = "<!-- end -->"
 SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("data", DataConfig),
@@ -179,7 +179,7 @@ def main() -> None:
     if PAGE.read_text(encoding="utf-8") == fresh:
         return
     if check:
-        sys.exit("docs/configuration.md is out of date; run `python docs/make_reference.py`.")
+        sys.exit("docs/configuration.md is out of date; run `python tools/write_configuration_page.py`.")
     PAGE.write_text(fresh, encoding="utf-8")
 
 

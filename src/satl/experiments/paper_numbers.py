@@ -1,4 +1,4 @@
-"""The numbers of the SATL paper, as data."""
+"""The numbers of the SATL paper as data, and which methods it compares."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from typing import Any
 
 import yaml
 
-Numbers = tuple[float, ...]
+FRAMEWORKS = ("sst", "hst")
+"""The frameworks that the paper adds SATL to, in the order of its tables."""
+ABLATION: dict[str, dict[tuple[str, ...], str]] = {
+    "sst": {(): "sst", ("sate",): "sst+sate", ("drl",): "sst+drl", ("sate", "drl"): "sst+satl"},
+    "hst": {(): "hst", ("sate",): "hst+sate", ("drl",): "hst+drl", ("sate", "drl"): "hst+satl"},
+}
+"""Framework -> what is added to it -> the method. Stands here as well as in the methods themselves, because reports are
+written without torch, and of runs whose methods are no longer installed; a test compares both."""
+WITH_SATL = {base: methods["sate", "drl"] for base, methods in ABLATION.items()}
+"""Framework -> the same with SATL."""
+BASES = {method: base for base, methods in ABLATION.items() for adds, method in methods.items() if adds}
+"""Method -> the framework that it extends."""
 
 
 class Paper:
