@@ -30,7 +30,6 @@ FACADES = frozenset({"satl", "satl.__main__"})
 
 TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset(
     {
-        ("satl.labels.inspection", "images"),
         ("satl.methods.networks", "runs"),
     }
 )
@@ -48,7 +47,7 @@ SAME_MODULES = {
 }
 """Names that several modules share because they mean the same."""
 
-TEMPORARY_MODULES = frozenset({"demo", "inspection", "losses", "paper", "reading", "scores", "thresholds"})
+TEMPORARY_MODULES = frozenset({"demo", "losses", "paper", "reading", "scores", "thresholds"})
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""
 TEMPORARY_CLASSES = frozenset({"Outcome", "Study"})
@@ -75,7 +74,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.experiments.results",
         "satl.export.sizes",
         "satl.export.writing",
-        "satl.images.file_checks",
         "satl.labels.encodings",
         "satl.labels.io",
         "satl.labels.io.coco",

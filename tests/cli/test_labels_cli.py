@@ -242,7 +242,7 @@ def test_mask_never_overwrites_its_source(pets: Path, tmp_path: Path) -> None:
     ("arguments", "kind", "part"),
     [
         (("inspect", "nothing.csv"), TableError, "nothing.csv does not exist"),
-        (("inspect", "{pets}", "--images", "nowhere"), ImageError, "nowhere is not a folder"),
+        (("inspect", "{pets}", "--images", "nowhere"), ImageError, "nowhere': is not a folder"),
         (("inspect", "{pets}", "--encoding", "blnk"), EncodingError, "did you mean 'blank'?"),
         (("mask", "{pets}", "--proportion", "0.5", "-o", "out.xlsx"), TableError, "satl writes"),
         (

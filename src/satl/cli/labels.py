@@ -14,8 +14,8 @@ from satl.errors import ConfigError, in_shell
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from satl.images.file_checks import FileReport
-    from satl.labels import TableFile
+    from satl.labels import LabelTable, TableFile
+    from satl.labels.file_report import FileReport
     from satl.labels.inspection import ClassReport, Inspection
 
 ENCODING_HELP = (
@@ -74,7 +74,7 @@ def inspect_command(
     from satl.labels import inspect_table
 
     source = _open(table, encoding, truth, ignore_column, dataset, option)
-    report = inspect_table(source) if images is None else _with_progress(source, images)
+    report = inspect_table(source, None if images is None else _inspect_images(source.table, images))
     if as_json:
         typer.echo(json.dumps(report.as_dict(), indent=2))
     else:
@@ -227,20 +227,16 @@ def _say(console: Console, text: str, style: str | None = None) -> None:
     console.print(text, style=style, soft_wrap=True)
 
 
-def _with_progress(source: object, images: Path) -> Inspection:
+def _inspect_images(table: LabelTable, images: Path) -> FileReport:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from satl.images.inspection import inspect_images
-    from satl.labels import TableFile, inspect_table
+    from satl.images.file_checks import inspect_images
 
-    assert isinstance(source, TableFile)
     columns = (TextColumn("reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("decode", total=source.table.num_images)
-        return inspect_table(
-            source, images, check=inspect_images, progress=lambda done, _: bar.update(task, completed=done)
-        )
+        task = bar.add_task("decode", total=table.num_images)
+        return inspect_images(table, images, lambda done, _: bar.update(task, completed=done))
 
 
 def say_left_out(columns: list[str] | None, table: Path) -> None:
@@ -332,7 +328,9 @@ def _print_classes(console: Console, report: Inspection, show_all: bool) -> None
 
 def _print_files(console: Console, files: FileReport, images: Sequence[str]) -> None:
     """Print each missing and each unreadable file with the row of the table that names it, counted from 1."""
-    rows = {image: number for number, image in enumerate(images, 1)}
+    from satl.labels.cells import NameIndex
+
+    rows = NameIndex(images)
     for title, broken in (
         ("missing", [(image, "") for image in files.missing]),
         ("unreadable", [(image, f" ({' '.join(reason.split())})") for image, reason in files.unreadable]),
@@ -341,7 +339,7 @@ def _print_files(console: Console, files: FileReport, images: Sequence[str]) -> 
             console.print()
             console.print(f"{title} in {files.folder}", style="bold", soft_wrap=True)
         for image, reason in broken:
-            _say(console, f"row {rows[image]}  {image}{reason}")
+            _say(console, f"row {rows.find([image])[0] + 1}  {image}{reason}")
 
 
 def _remark(entry: ClassReport) -> str:

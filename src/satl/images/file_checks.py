@@ -1,4 +1,4 @@
-"""Image files of a table, each read once: which are missing, broken, or the same as another."""
+"""Look at the images of a table before any training: which are missing, broken, or the same as another."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import ImageError
+from satl.errors import Argument, ImageError
+from satl.images.decode import refusal
+from satl.images.source import FileFinder
+from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
+from satl.labels.cells import NameIndex
+from satl.labels.file_report import DuplicateGroup, FileReport
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
 Verdict = tuple[bytes | None, str | None]
@@ -22,66 +27,71 @@ Verdict = tuple[bytes | None, str | None]
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class DuplicateGroup:
-    """Images whose files have the same content.
+def inspect_images(table: LabelTable, place: str | Path, progress: Progress | None = None) -> FileReport:
+    """Read every image of a table: which are missing, broken, or the same as another.
 
-    contradictory: whether some class is known to be present in one and absent in another.
-    splits: the splits they lie in; more than one means that a test image was seen in training.
+    Args:
+        table: whose images are looked for.
+        place: the image folder, in which files are found and refused as in training; or a packed store, whose
+            images are compared with their checksums.
+        progress: called with (images done, images in all).
+
+    Raises:
+        ImageError: it is no folder, or a store that is damaged as a whole or not finished.
     """
-
-    images: tuple[str, ...]
-    contradictory: bool
-    splits: tuple[str, ...] = ()
+    path = Path(place)
+    return (_inspect_store if is_store(path) else _inspect_folder)(table, path, progress)
 
 
-@dataclass(frozen=True)
-class FileReport:
-    """What became of the image files.
-
-    missing: ids without a file. unreadable: (id, reason) of files that cannot be decoded completely.
-    hint: what the missing ones have in common, where that can be told.
-    """
-
-    folder: str
-    checked: int
-    missing: tuple[str, ...]
-    unreadable: tuple[tuple[str, str], ...]
-    duplicates: tuple[DuplicateGroup, ...]
-    hint: str | None = None
-
-
-def inspect_files(
-    table: LabelTable,
-    images_dir: str | os.PathLike[str],
-    progress: Progress | None = None,
-    find: Callable[[str], Sequence[Path]] | None = None,
-    refuse: Callable[[bytes], str | None] | None = None,
-) -> FileReport:
-    """Read and decode the file of every image: which are missing, broken, or the same as another.
-
-    find: the files that an id stands for, none, one or several; by default the one that is called so.
-    refuse: says why the content of a file is refused before it is decoded, or None; by default nothing is.
-    """
-    folder = Path(images_dir)
+def _inspect_folder(table: LabelTable, folder: Path, progress: Progress | None) -> FileReport:
     if not folder.is_dir():
-        raise ImageError(f"{folder} is not a folder: pass the folder of the image files as --images.")
+        raise ImageError(
+            "is not a folder", where=Argument("images", folder), remedy="give the folder of the image files"
+        )
+    finder = FileFinder(folder)
 
     def check(image: str) -> Verdict:
         found: Sequence[Path] = ()
-        if find is not None:
-            with suppress(ImageError):  # a folder that may not be listed: the file itself is asked
-                found = find(image)
+        with suppress(ImageError):  # a folder that may not be listed: the file itself is asked
+            found = finder.find(image)
         if len(found) > 1:
             names = ", ".join(file.name for file in found[:3])
             return None, f"the id matches {len(found)} files, {names}: write it with its extension"
-        return _check_file(found[0] if found else folder / image, refuse)
+        return _check_file(found[0] if found else folder / image)
 
-    report = check_all(table, folder, check, progress)
+    report = _check_all(table, folder, check, progress)
     return report if not report.missing else replace(report, hint=_hint_in_folder(folder, report.missing[0]))
 
 
-def check_all(
+def _inspect_store(table: LabelTable, path: Path, progress: Progress | None) -> FileReport:
+    store = open_store(path)
+    index = NameIndex(store.ids)
+
+    def check(image: str) -> Verdict:
+        position = int(index.find([image])[0])
+        return _check_stored(store, position) if position >= 0 else (None, None)
+
+    report = _check_all(table, path, check, progress)
+    if not report.missing:
+        return report
+    first = report.missing[0]
+    parent = PurePosixPath(first).parent
+    siblings = (PurePosixPath(image).name for image in store.ids if PurePosixPath(image).parent == parent)
+    hint = _missing_hint(path, first, PurePosixPath(first).name in index, siblings)
+    return replace(report, hint=hint)
+
+
+def _check_stored(store: Store, position: int) -> Verdict:
+    # What has the checksum of its packing can be decoded: it was encoded by the packing itself.
+    try:
+        return _content_digest(read_stored(store, position)), None
+    except ImageError:
+        return None, WRONG_CHECKSUM
+    except OSError as error:
+        return None, error.strerror or str(error)
+
+
+def _check_all(
     table: LabelTable, place: Path, check: Callable[[str], Verdict], progress: Progress | None = None
 ) -> FileReport:
     """Return what ``check`` finds for every image of a table, in several threads; without a hint.
@@ -106,12 +116,12 @@ def check_all(
     return FileReport(str(place), table.num_images, tuple(missing), tuple(unreadable), duplicates)
 
 
-def content_digest(data: bytes) -> bytes:
+def _content_digest(data: bytes) -> bytes:
     """Return what two images with the same content have in common."""
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _check_file(path: Path, refuse: Callable[[bytes], str | None] | None) -> Verdict:
+def _check_file(path: Path) -> Verdict:
     from PIL import Image
 
     try:
@@ -122,9 +132,9 @@ def _check_file(path: Path, refuse: Callable[[bytes], str | None] | None) -> Ver
         return None, error.strerror or str(error)
     if not data:
         return None, "empty file"
-    refusal = None if refuse is None else refuse(data)
-    if refusal is not None:
-        return None, refusal
+    reason = refusal(data)
+    if reason is not None:
+        return None, reason
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.format == "JPEG":
@@ -140,7 +150,7 @@ def _check_file(path: Path, refuse: Callable[[bytes], str | None] | None) -> Ver
         name = type(error).__name__
         reason = "not an image" if name == "UnidentifiedImageError" else str(error).strip() or name
         return None, reason
-    return content_digest(data), None
+    return _content_digest(data), None
 
 
 def _duplicate_group(table: LabelTable, rows: list[int]) -> DuplicateGroup:
@@ -154,10 +164,10 @@ def _hint_in_folder(folder: Path, image: str) -> str | None:
     parent = (folder / image).parent
     entries = parent.iterdir() if parent.is_dir() else ()
     siblings = (entry.name for entry in entries if entry.is_file())
-    return missing_hint(folder, image, (folder / Path(image).name).is_file(), siblings)
+    return _missing_hint(folder, image, (folder / Path(image).name).is_file(), siblings)
 
 
-def missing_hint(place: Path, image: str, at_the_top: bool, siblings: Iterable[str]) -> str | None:
+def _missing_hint(place: Path, image: str, at_the_top: bool, siblings: Iterable[str]) -> str | None:
     """Name a file that a missing id could have meant: with an extension, another one, or without its folder.
 
     at_the_top: whether there is a file of that name without its folder.

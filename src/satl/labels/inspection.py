@@ -1,20 +1,16 @@
-"""A look at a table before any training: what is known, what is thin, which files are broken."""
+"""Inspect a table before any training: what is known, which classes are thin, what is wrong."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from satl.labels.file_report import FileReport, counted
 from satl.labels.io.registry import TableFile
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable, split_role
-
-if TYPE_CHECKING:
-    from satl.images.file_checks import FileReport, Progress
 
 MIN_POSITIVES = 10
 """Below this many known positives a class is thin: their 10 % quantile is then just the lowest score."""
@@ -28,14 +24,19 @@ NOMINAL_NEGATIVES = 1000
 class ClassReport:
     """What is known of one class.
 
-    positive, negative, unknown: numbers of cells.
-    problems: why the class is too thin to learn from, each with what satl does about it; empty if it is not.
+    Attributes:
+        name: of the class.
+        positive, negative, unknown: numbers of cells.
+        reachable_precision: the precision that all known positives, held out and without an error, could show at 95 %
+            confidence.
+        problems: why the class is too thin to learn from, each with what satl does about it; empty if it is not.
     """
 
     name: str
     positive: int
     negative: int
     unknown: int
+    reachable_precision: float
     problems: tuple[str, ...] = ()
 
     @property
@@ -43,19 +44,16 @@ class ClassReport:
         """Whether too little is known to learn the class and its threshold."""
         return bool(self.problems)
 
-    @property
-    def reachable_precision(self) -> float:
-        """The precision that all known positives, held out and free of errors, could show at 95 % confidence."""
-        return reachable_precision(self.positive)
-
 
 @dataclass(frozen=True)
 class Inspection:
-    """The health of a label table; ``as_dict`` gives it as plain data for JSON.
+    """What is known in a label table and what is wrong; ``as_dict`` gives it as plain data for JSON.
 
-    counted: the split whose rows the classes are counted over ("train"), or None for all rows.
-    unlabelled: images (of those rows) without any known label.
-    truth_known, truth_contradicted: cells with a hidden truth, and known cells that differ from it.
+    Attributes:
+        counted: the split whose rows the classes are counted over ("train"), or None for all rows.
+        unlabelled: images (of those rows) without any known label.
+        truth_known, truth_contradicted: cells with a hidden truth, and known cells that differ from it.
+        files: what was found of the image files, or None.
     """
 
     path: str | None
@@ -106,30 +104,12 @@ class Inspection:
         return data
 
 
-def reachable_precision(count: int) -> float:
-    """Return the precision that ``count`` checked labels without an error show at 95 % confidence.
+def inspect_table(table: LabelTable | TableFile, files: FileReport | None = None) -> Inspection:
+    """Report what is known in a table, which classes are thin, and what is wrong.
 
-    The Clopper-Pearson bound at zero errors, ``0.05 ** (1 / count)``; 0 without labels.
-
-    >>> [round(reachable_precision(n), 3) for n in (0, 14, 29, 59, 299)]
-    [0.0, 0.807, 0.902, 0.95, 0.99]
-    """
-    return 0.05 ** (1 / count) if count else 0.0
-
-
-def inspect_table(
-    table: LabelTable | TableFile,
-    images_dir: str | os.PathLike[str] | None = None,
-    *,
-    check: Callable[[LabelTable, Path, Progress | None], FileReport] | None = None,
-    progress: Progress | None = None,
-) -> Inspection:
-    """Inspect a table and, where ``images_dir`` is given, decode every image file in it.
-
-    table: a table, or what ``open_table`` returned, which adds the encoding and the values seen.
-    check: looks at the images; by default :func:`inspect_files`. With ``satl.images.inspection.inspect_images``
-        ``images_dir`` may be a packed store, and files are found and refused as in training.
-    progress: called with (images done, images in all) while files are read.
+    Args:
+        table: a table, or what ``open_table`` returned, which adds the encoding and the values seen.
+        files: what :func:`satl.images.file_checks.inspect_images` found of its image files.
 
     Classes are counted over the ``train`` rows where the table has any, else over all rows.
 
@@ -137,11 +117,12 @@ def inspect_table(
     >>> report.positive_only, report.unlabelled, report.classes[1].problems[0]
     (True, ('b',), 'nothing known: the threshold stays at 1 and no pseudo-label is made')
     """
-    from satl.images.file_checks import inspect_files
+    from satl.evaluation.bounds import (
+        clopper_pearson_lower,  # here, because SciPy takes half a second to load
+    )
 
     source = table if isinstance(table, TableFile) else None
     labels = table.table if isinstance(table, TableFile) else table
-    files = None if images_dir is None else (check or inspect_files)(labels, Path(images_dir), progress)
     splits = labels.splits
     counted = "train" if any(split_role(name) == "train" for name in splits) else None
     rows = np.zeros(labels.num_images, dtype=np.bool_)
@@ -149,9 +130,10 @@ def inspect_table(
     cells = labels.cells[rows]
     positive = (cells == PRESENT).sum(axis=0).tolist()
     negative = (cells == ABSENT).sum(axis=0).tolist()
+    reachable = clopper_pearson_lower(positive, positive).tolist()
     classes = tuple(
-        ClassReport(name, p, n, len(cells) - p - n, _problems(p, n))
-        for name, p, n in zip(labels.classes, positive, negative, strict=True)
+        ClassReport(name, p, n, len(cells) - p - n, precision, _problems(p, n))
+        for name, p, n, precision in zip(labels.classes, positive, negative, reachable, strict=True)
     )
     empty = np.flatnonzero(rows)[~(cells != UNKNOWN).any(axis=1)]
     truth = labels.truth
@@ -201,12 +183,6 @@ def _problems(positive: int, negative: int) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _count(number: int, forms: str) -> str:
-    """Say a number with the right one of two forms, ``"image|images"``."""
-    one, many = forms.split("|")
-    return f"{number:,} {one if number == 1 else many}"
-
-
 def _few(count: int, word: str) -> str:
     return f"only {count} known {word}{'s' * (count != 1)}"
 
@@ -224,73 +200,39 @@ def _notes(report: Inspection) -> list[str]:
     if unused:
         count = sum(report.splits[name] for name in unused)
         notes.append(
-            f"{_count(count, 'image has|images have')} a split that is none of train, val and test "
+            f"{counted(count, 'image has|images have')} a split that is none of train, val and test "
             f"({', '.join(map(repr, unused[:3]))}): training leaves them out."
         )
     if report.truth_contradicted:
         notes.append(
-            f"{_count(report.truth_contradicted, 'known cell differs|known cells differ')} from the hidden truth."
+            f"{counted(report.truth_contradicted, 'known cell differs|known cells differ')} from the hidden truth."
         )
-    files = report.files
-    if files is not None:
-        notes.extend(_file_notes(files))
+    if report.files is not None:
+        notes.extend(report.files.notes)
     if report.unlabelled:
         share = len(report.unlabelled) / report.counted_images
         notes.append(
-            f"{_count(len(report.unlabelled), 'image|images')} ({share:.1%}) "
+            f"{counted(len(report.unlabelled), 'image|images')} ({share:.1%}) "
             f"{'has' if len(report.unlabelled) == 1 else 'have'} no known label, such as "
             f"{report.unlabelled[0]!r}: only pseudo-labels can make use of such images."
         )
     thin = len(report.thin_classes)
     if thin:
         notes.append(
-            f"{thin} of {_count(report.num_classes, 'class|classes')} {'is' if thin == 1 else 'are'} thin "
+            f"{thin} of {counted(report.num_classes, 'class|classes')} {'is' if thin == 1 else 'are'} thin "
             f"(fewer than {MIN_POSITIVES} known positives or {MIN_NEGATIVES} known negatives): "
             f"label more, or trust less."
         )
     loose = sum(MIN_NEGATIVES <= c.negative < NOMINAL_NEGATIVES for c in report.classes)
     if loose:
         notes.append(
-            f"{_count(loose, 'class has|classes have')} {MIN_NEGATIVES} to {NOMINAL_NEGATIVES - 1} known negatives: "
+            f"{counted(loose, 'class has|classes have')} {MIN_NEGATIVES} to {NOMINAL_NEGATIVES - 1} known negatives: "
             f"the 99.9 % quantile is then the highest negative score, and about 1 in n + 1 negatives may pass."
         )
     uncertified = sum(c.reachable_precision < 0.95 for c in report.classes)
     if uncertified:
         notes.append(
-            f"{_count(uncertified, 'class has|classes have')} fewer than 59 known positives: no hold-out of them, "
+            f"{counted(uncertified, 'class has|classes have')} fewer than 59 known positives: no hold-out of them, "
             f"even without an error, can show a precision of 0.95 at 95 % confidence."
         )
-    return notes
-
-
-def _file_notes(files: FileReport) -> list[str]:
-    notes = []
-    if files.missing:
-        hint = f" ({files.hint})" if files.hint else ""
-        notes.append(
-            f"{len(files.missing):,} of {files.checked:,} image files "
-            f"{'is' if len(files.missing) == 1 else 'are'} missing in {files.folder}, such as "
-            f"{files.missing[0]!r}{hint}."
-        )
-    if files.unreadable:
-        image, reason = files.unreadable[0]
-        notes.append(
-            f"{_count(len(files.unreadable), 'image file|image files')} cannot be decoded, "
-            f"such as {image!r} ({reason}): replace them or remove their rows."
-        )
-    if files.duplicates:
-        first = files.duplicates[0].images
-        notes.append(
-            f"{_count(len(files.duplicates), 'group of images has|groups of images have')} the same content, "
-            f"such as {first[0]!r} and {first[1]!r}."
-        )
-    leaks = [group for group in files.duplicates if len(group.splits) > 1]
-    if leaks:
-        notes.append(
-            f"{len(leaks):,} of these groups spread over several splits (such as {' and '.join(leaks[0].splits)}), so "
-            f"results there would be too good: keep one image of each."
-        )
-    clashes = sum(group.contradictory for group in files.duplicates)
-    if clashes:
-        notes.append(f"In {clashes:,} of these groups known labels contradict each other: correct them.")
     return notes

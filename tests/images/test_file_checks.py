@@ -1,7 +1,9 @@
-"""What is found in a store before training, in the words used for a folder."""
+"""What is found of image files before training, in a folder and in a packed store."""
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,7 @@ from PIL import Image
 
 from satl.errors import ImageError
 from satl.images import FolderImages, pack_images
-from satl.images.file_checks import inspect_files
-from satl.images.inspection import inspect_images
+from satl.images.file_checks import inspect_images
 from satl.images.store import HEADER, JOURNAL, PIXELS, Kind, open_store
 from satl.labels import LabelTable, inspect_table
 
@@ -56,7 +57,6 @@ def test_a_store_is_reported_as_its_folder_is(files: Path, store: Path) -> None:
     table, steps = table_of(), []
     of_files = inspect_images(table, files)
     report = inspect_images(table, store, lambda done, total: steps.append((done, total)))
-    assert of_files == inspect_files(table, files)
     assert steps == [(done, len(TABLE)) for done in range(1, len(TABLE) + 1)]
     assert (report.folder, report.checked) == (str(store), len(TABLE))
     assert report.missing == of_files.missing == ("gone.jpg", "sub/gone.jpg")
@@ -66,9 +66,9 @@ def test_a_store_is_reported_as_its_folder_is(files: Path, store: Path) -> None:
     (reason,) = (reason for _, reason in of_files.unreadable)
     in_words = [
         note.replace(str(files), str(store)).replace(reason, "its checksum is wrong")
-        for note in inspect_table(table, files, check=inspect_images).notes
+        for note in inspect_table(table, of_files).notes
     ]
-    assert list(inspect_table(table, store, check=inspect_images).notes) == in_words
+    assert list(inspect_table(table, report).notes) == in_words
     assert f"2 of 5 image files are missing in {store}, such as 'gone.jpg'." in in_words
 
 
@@ -84,7 +84,7 @@ def test_the_hint_on_missing_images_is_that_of_the_folder(files: Path, store: Pa
 def test_pixels_that_vanish_meanwhile_are_unreadable(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = open_store(store)
     (store / PIXELS).unlink()
-    monkeypatch.setattr("satl.images.inspection.open_store", lambda path: opened)
+    monkeypatch.setattr("satl.images.file_checks.open_store", lambda path: opened)
     report = inspect_images(table_of(("good.jpg",)), store)
     assert report.unreadable == (("good.jpg", "No such file or directory"),)
 
@@ -126,3 +126,89 @@ def test_kinds_of_files_that_training_refuses_are_told(files: Path) -> None:
         with pytest.raises(ImageError, match=reason):
             source.image(position)
     assert source.image(3).max() == 156
+
+
+def picture(seed: int, kind: str = "JPEG") -> bytes:
+    pixels = np.random.RandomState(seed).randint(0, 256, (48, 64, 3)).astype(np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.fixture
+def gallery(tmp_path: Path) -> Path:
+    folder = tmp_path / "images"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "good.jpg").write_bytes(picture(0))
+    (folder / "good.png").write_bytes(picture(1, "PNG"))
+    (folder / "sub" / "copy.jpg").write_bytes(picture(0))
+    (folder / "cut.jpg").write_bytes(picture(2)[:-400])
+    (folder / "cut.png").write_bytes(picture(3, "PNG")[:-400])
+    flipped = bytearray(picture(4, "PNG"))
+    flipped[len(flipped) // 2] ^= 0xFF
+    (folder / "flipped.png").write_bytes(bytes(flipped))
+    (folder / "text.jpg").write_text("not a picture")
+    (folder / "empty.jpg").write_bytes(b"")
+    (folder / "folder.jpg").mkdir()
+    return folder
+
+
+NAMES = (
+    "good.jpg", "good.png", "sub/copy.jpg", "cut.jpg", "cut.png", "flipped.png", "text.jpg", "empty.jpg",
+    "folder.jpg", "gone.jpg", "good.jpg/inside.jpg",
+)  # fmt: skip
+
+
+def test_files(gallery: Path) -> None:
+    cells = np.zeros((len(NAMES), 1), dtype=int)
+    cells[0], cells[2] = 1, -1
+    split = ["train"] * len(NAMES)
+    split[2] = "test"
+    table = LabelTable(NAMES, ("cat",), cells, np.array(split))
+    steps: list[tuple[int, int]] = []
+    report = inspect_images(table, gallery, progress=lambda done, total: steps.append((done, total)))
+    assert report.checked == len(NAMES)
+    assert steps[-1] == (len(NAMES), len(NAMES))
+    assert report.missing == ("gone.jpg", "good.jpg/inside.jpg")
+    reasons = dict(report.unreadable)
+    assert set(reasons) == {"cut.jpg", "cut.png", "flipped.png", "text.jpg", "empty.jpg", "folder.jpg"}
+    assert "truncated" in reasons["cut.jpg"]
+    assert reasons["text.jpg"] == "not an image in a format that can be read"
+    assert reasons["empty.jpg"] == "empty file"
+    (group,) = report.duplicates
+    assert group.images == ("good.jpg", "sub/copy.jpg")
+    assert group.contradictory
+    assert group.splits == ("test", "train")
+    whole = inspect_table(table, report)
+    assert whole.files == report
+    text = " ".join(whole.notes)
+    for part in (
+        f"2 of 11 image files are missing in {gallery}, such as 'gone.jpg'",
+        "6 image files cannot be decoded, such as 'cut.jpg'",
+        "1 group of images has the same content, such as 'good.jpg' and 'sub/copy.jpg'",
+        "over several splits (such as test and train)",
+        "contradict each other",
+    ):
+        assert part in text
+    assert json.loads(json.dumps(whole.as_dict()))["files"]["missing"] == list(report.missing)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sub/copy.png", "'copy.jpg' exists: write the full file name as id"),
+        ("GOOD.jpg", "'good.jpg' exists"),
+        ("train/good.png", "'good.png' exists: write ids relative to"),
+        ("nothing-like-it", None),
+    ],
+)
+def test_a_hint_on_missing_files(gallery: Path, name: str, hint: str | None) -> None:
+    report = inspect_images(LabelTable((name,), ("cat",), np.array([[1]])), gallery)
+    assert report.missing == (name,)
+    assert (report.hint is None) if hint is None else (hint in str(report.hint))
+
+
+def test_the_folder_must_exist(tmp_path: Path) -> None:
+    table = LabelTable(("a",), ("cat",), np.array([[1]]))
+    with pytest.raises(ImageError, match=r"nowhere': is not a folder; give the folder of the image files"):
+        inspect_images(table, tmp_path / "nowhere")
