@@ -109,6 +109,7 @@ def parsed() -> dict[str, ast.Module]:
         parts = ("satl", *file.relative_to(SOURCE).with_suffix("").parts)
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         found[name] = ast.parse(file.read_text(encoding="utf-8"))
+        assert not any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(found[name]))
     return found
 
 

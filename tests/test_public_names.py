@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pkgutil import iter_modules
 
 import pytest
 
@@ -13,10 +14,16 @@ import satl
 def test_every_public_name_is_listed_and_there() -> None:
     listed = dir(satl)
     assert listed == sorted(listed)
-    assert {*satl.__all__, "functional", "labels", "thresholds", "training", "__version__"} <= set(listed)
+    assert {*satl.__all__, "functional", "labels", "thresholds", "training"} <= set(listed)
     assert "__main__" not in listed
     for name in satl.__all__:
-        assert getattr(satl, name).__name__ == name
+        assert getattr(satl, name).__name__.rpartition(".")[2] == name
+    assert satl.__version__
+
+
+def test_a_new_room_is_public_or_a_program() -> None:
+    rooms = {module.name for module in iter_modules(satl.__path__)}
+    assert rooms - set(satl.__all__) == {"__main__", "cli", "demo"}
 
 
 def test_modules_are_loaded_when_they_are_used_and_not_before() -> None:
@@ -31,5 +38,5 @@ def test_modules_are_loaded_when_they_are_used_and_not_before() -> None:
 
 @pytest.mark.parametrize("name", ["no_such_name", "_private", "__main__"])
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(AttributeError, match=f"module 'satl' has no attribute '{name}'"):
+    with pytest.raises(AttributeError, match=f"No satl attribute {name}"):
         satl.__getattr__(name)

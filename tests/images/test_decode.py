@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from satl.errors import ImageError
-from satl.images import IMAGE_EXTENSIONS, decode_image
+from satl.images import decode_image
+from satl.labels.cells import IMAGE_EXTENSIONS
 
 
 def gradient(width: int = 60, height: int = 40) -> np.ndarray:

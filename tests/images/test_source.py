@@ -193,5 +193,5 @@ def test_public_names_resolve() -> None:
 
     for name in satl.images.__all__:
         assert getattr(satl.images, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=r"No satl\.images attribute nothing"):
         satl.images.nothing  # noqa: B018

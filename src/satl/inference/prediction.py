@@ -11,9 +11,10 @@ from typing import Any
 
 from satl.errors import Argument, ImageError, Sentence
 from satl.files import atomic_path, check_out
-from satl.images import IMAGE_EXTENSIONS, FolderImages, ImageSource, cached, is_store, packed_images
+from satl.images import FolderImages, ImageSource, cached, is_store, packed_images
 from satl.inference.decision_thresholds import DecisionThresholds
 from satl.inference.recogniser import Recogniser
+from satl.labels.cells import IMAGE_EXTENSIONS
 from satl.training.forward import FloatArray
 
 Writer = Callable[[Sequence[str], Sequence[str], FloatArray], None]

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import Argument, ImageError, RunError
-from satl.images import IMAGE_EXTENSIONS, decode_image
+from satl.images import decode_image
 from satl.images.source import FileFinder
 from satl.images.store import is_store, open_store, read_stored
-from satl.labels.cells import NameIndex
+from satl.labels.cells import IMAGE_EXTENSIONS, NameIndex
 
 _HEAD = 32
 
