@@ -152,7 +152,9 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     export = ("export", completed.out, "-o", file, "-f")
     refused(satl, *export, "labelstudio", parts=("no format 'labelstudio'", "did you mean 'label-studio'"))
     refused(satl, *export, "cvat", parts=("x.json", "'cvat' is for .xml files"))
-    refused(satl, *export, "coco", "--address", "s3://b/", parts=("--address belongs to -f label-studio",))
+    refused(
+        satl, *export, "coco", "--address", "s3://b/", parts=("--address: format 'coco' writes no address",)
+    )
     refused(satl, *export, "coco", "--band", "left", parts=("--band left", "neither accepted nor review"))
     refused(satl, *export, "coco", "--images", tmp_path / "no", parts=("no' does not exist",))
     refused(satl, "export", tmp_path, "-f", "coco", "-o", file, parts=("has no report.json", "satl complete"))

@@ -10,7 +10,7 @@ import typer
 from satl.cli.labels import EncodingOption, IgnoreOption, say_left_out
 from satl.errors import ConfigError, in_shell
 
-FORMATS_HELP = "label-studio, fiftyone, cvat, huggingface, coco, wide or long."
+FORMATS_HELP = "Such as label-studio, fiftyone, cvat, huggingface, coco, wide or long."
 FormatOption = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP)]
 
 
@@ -67,12 +67,13 @@ def export_command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier export.")] = False,
 ) -> None:
     """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
-    from satl.export import SUGGESTED_BANDS, export, find_tool, read_source
+    from satl.export import export, find_tool, read_source
+    from satl.labels.bands import SUGGESTED_BANDS
     from satl.labels.io import check_new_files
 
     tool = find_tool(format, out)
-    if address is not None and tool.name != "label-studio":
-        raise ConfigError("--address belongs to -f label-studio: leave it out.")
+    if address is not None and not tool.takes_address:
+        raise ConfigError(f"--address: format '{format}' writes no address of images; leave it out.")
     content = read_source(
         source,
         encoding=encoding,

@@ -147,5 +147,6 @@ register_tool(
         lambda source: (MAIN, CONFIG),
         write_label_studio,
         read_label_studio,
+        takes_address=True,
     )
 )

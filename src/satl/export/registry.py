@@ -1,7 +1,6 @@
 """The formats of other tools: one small registry.
 
-A new one is one new file in this folder that ends in a call of :func:`register_tool`, plus its import in
-``satl.export``.
+A new one is one new file in this folder that ends in a call of :func:`register_tool`.
 """
 
 from __future__ import annotations
@@ -51,6 +50,7 @@ class ToolFormat:
     roles: the roles that are written for a source.
     write: (source, role -> temporary file).
     read: (main file, encoding of a table or None) -> what it says, the files beside it included.
+    takes_address: whether it writes where the tool finds the images, such as ``https://...``.
     """
 
     name: str
@@ -60,6 +60,7 @@ class ToolFormat:
     roles: Callable[[Source], tuple[str, ...]]
     write: Callable[[Source, Mapping[str, Path]], None]
     read: Callable[[Path, str | None], Imported]
+    takes_address: bool = False
 
 
 TOOLS: dict[str, ToolFormat] = {}

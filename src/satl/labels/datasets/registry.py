@@ -1,7 +1,6 @@
 """Data sets in their published layouts: one small registry, and options that are checked before any file is read.
 
-A new data set is one new file in this folder that ends in a call of :func:`register_dataset`, plus its
-import in ``satl.labels.datasets``.
+A new data set is one new file in this folder that ends in a call of :func:`register_dataset`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Read and write label tables in any registered format."""
+"""Read and write label tables; every file of this folder is imported, so a new format is one file."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from satl.errors import EncodingError, TableError, nearest
 from satl.files import atomic_path
 from satl.labels.encodings import find_encoding
-from satl.labels.io import coco, jsonl, long, npz, parquet, positives, wide_csv
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
 from satl.labels.table import LabelTable, aligned_cells
 
@@ -20,21 +21,14 @@ __all__ = [
     "TableFile",
     "check_alike",
     "check_new_files",
-    "coco",
     "find_format",
-    "jsonl",
-    "long",
-    "npz",
     "open_table",
-    "parquet",
-    "positives",
     "read_other_table",
     "read_table",
     "register_format",
     "same_format",
     "table_files",
     "truth_path",
-    "wide_csv",
     "write_alike",
     "write_table",
 ]
@@ -263,3 +257,7 @@ def _format_to_read(path: Path) -> Format:
     if path.is_dir():
         raise TableError(f"{path} is a folder: name the table file in it.")
     return find_format(path)
+
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError
-from satl.labels import LabelTable
+from satl.labels.table import LabelTable
 
 _BYTES_AT_ONCE = 16 << 20
 

@@ -1,7 +1,6 @@
 """The file formats of label tables: one small registry, looked up by extension.
 
-A new format is one new file in this folder that ends in a call of :func:`register_format`, plus its
-import in ``satl.labels.io``.
+A new format is one new file in this folder that ends in a call of :func:`register_format`.
 """
 
 from __future__ import annotations
