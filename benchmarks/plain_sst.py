@@ -11,8 +11,8 @@ it: float32, eager, Adam as torch gives it without a word, and
 * host copies: targets of pairs and pseudo-labels are made on the host, random choices are drawn there, and six
   losses are read after every step.
 
-The parameters are those of :class:`satl.models.TransferNetwork` under the same names, so that weights pass from one
-to the other by ``load_state_dict``; ``tests/test_benchmarks.py`` holds the two against each other. Where the
+The parameters are those of :class:`satl.models.SemanticTransferNetwork` under the same names, so that weights pass from
+one to the other by ``load_state_dict``; ``tests/benchmarks/test_plain_sst.py`` compares the two. Where the
 description leaves a choice, the cheaper one is taken: scores are computed without gradients.
 """
 

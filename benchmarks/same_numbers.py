@@ -53,7 +53,7 @@ def use_plain_network() -> None:
     """Build the published network, written plainly, wherever satl would build its own; same weights, same seed."""
     from plain_sst import PlainSST
     from satl.methods.declaration import NETWORKS
-    from satl.models import NetworkOutput, TransferNetwork
+    from satl.models import NetworkOutput, SemanticTransferNetwork
 
     class PlainTransfer(PlainSST):
         """The plain network with the interface that a learner expects."""
@@ -66,7 +66,7 @@ def use_plain_network() -> None:
 
     def build(setting: Any) -> PlainTransfer:
         own = part.build(setting)
-        assert isinstance(own, TransferNetwork)
+        assert isinstance(own, SemanticTransferNetwork)
         model = setting.model
         sizes = ("feature_dim", "attention_dim", "pair_dim", "pair_hidden", "steps")
         plain = PlainTransfer(

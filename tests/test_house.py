@@ -70,7 +70,6 @@ TEMPORARY_WORDS = frozenset(
         "satl.completion.workflow.from_run",
         "satl.completion.workflow.plan_from_folder",
         "satl.demo.demo",
-        "satl.drawing.sheet",
         "satl.experiments.results",
         "satl.export.sizes",
         "satl.export.writing",

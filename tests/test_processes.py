@@ -21,7 +21,7 @@ from satl.distributed import (
     world_size,
 )
 from satl.errors import ConfigError
-from satl.models.batch_norm import SharedBatchNorm, share_statistics
+from satl.models.batch_norm import SharedBatchNorm, convert_to_shared_batch_norm
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_one_process_changes_nothing() -> None:
     assert count_per_process(torch.tensor(0)).tolist() == 1
     assert count_per_process(torch.tensor(7)).tolist() == 7
     layer = nn.Sequential(nn.BatchNorm2d(3))
-    assert type(share_statistics(layer)[0]) is nn.BatchNorm2d
+    assert type(convert_to_shared_batch_norm(layer)[0]) is nn.BatchNorm2d
 
 
 def test_a_share_of_a_count(sharing: list[dict[str, Any]]) -> None:
@@ -174,6 +174,6 @@ def test_an_unknown_kind_of_statistics_is_refused(monkeypatch: pytest.MonkeyPatc
         pass
 
     monkeypatch.setattr("satl.models.batch_norm.world_size", lambda: 2)
-    share_statistics(nn.Sequential(Whitening(3).eval()))  # frozen: nothing to share
+    convert_to_shared_batch_norm(nn.Sequential(Whitening(3).eval()))  # frozen: nothing to share
     with pytest.raises(ConfigError, match=r"layer Whitening, .*model\.train_stages"):
-        share_statistics(nn.Sequential(nn.Sequential(Whitening(3))))
+        convert_to_shared_batch_norm(nn.Sequential(nn.Sequential(Whitening(3))))

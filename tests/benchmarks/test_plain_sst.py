@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.scripts import script
 from satl.losses import contrastive_loss, cooccurrence_loss, partial_bce
 from satl.methods import Learner, get_method
-from satl.models import Backbone, TransferNetwork
+from satl.models import Backbone, SemanticTransferNetwork
 from satl.models.functional import symmetric_pairs
 from satl.scoring import CrossImageGenerator, Evidence, IntraImageGenerator
 
@@ -24,12 +24,12 @@ plain = script("plain_sst")
 
 
 @pytest.fixture
-def networks() -> tuple[Any, TransferNetwork]:
+def networks() -> tuple[Any, SemanticTransferNetwork]:
     """The plain network and satl's with the same weights, in float64."""
     torch.manual_seed(0)
     graph, embeddings = torch.rand(CLASSES, CLASSES), torch.randn(CLASSES, 10)
     backbone = Backbone("resnet18", kwargs=TINY, train_stages=["layer4"])
-    own = TransferNetwork(CLASSES, backbone, graph, embeddings, **SIZES)
+    own = SemanticTransferNetwork(CLASSES, backbone, graph, embeddings, **SIZES)
     peer = plain.PlainSST(
         CLASSES, plain.PlainBackbone("resnet18", TINY), graph, embeddings, **SIZES, bank_size=BANK
     )
@@ -55,7 +55,7 @@ NO_TWO_POSITIVES = torch.tensor(
 )
 
 
-def test_the_plain_network_is_satls(networks: tuple[Any, TransferNetwork]) -> None:
+def test_the_plain_network_is_satls(networks: tuple[Any, SemanticTransferNetwork]) -> None:
     peer, own = networks
     assert {name for name, parameter in peer.named_parameters() if parameter.requires_grad} == {
         name for name, parameter in own.named_parameters() if parameter.requires_grad
@@ -111,7 +111,7 @@ def test_the_plain_scores_of_unknown_cells_are_satls() -> None:
         torch.testing.assert_close(theirs[unknown], ours[unknown], rtol=0, atol=1e-6)
 
 
-def test_the_bank_holds_the_newest_positives_first(networks: tuple[Any, TransferNetwork]) -> None:
+def test_the_bank_holds_the_newest_positives_first(networks: tuple[Any, SemanticTransferNetwork]) -> None:
     peer, _ = networks
     features = torch.arange(BATCH * CLASSES * 12.0).view(BATCH, CLASSES, 12)
     labels = torch.zeros(BATCH, CLASSES, dtype=torch.int8)
@@ -129,7 +129,7 @@ def test_the_bank_holds_the_newest_positives_first(networks: tuple[Any, Transfer
 
 @pytest.mark.parametrize("threshold", [0.0, 0.5, 0.999])
 def test_a_whole_step_has_satls_losses_and_gradients(
-    networks: tuple[Any, TransferNetwork], threshold: float
+    networks: tuple[Any, SemanticTransferNetwork], threshold: float
 ) -> None:
     peer, own = networks
     labels = MANY_POSITIVES
@@ -156,7 +156,7 @@ def test_a_whole_step_has_satls_losses_and_gradients(
             torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def _learner(network: TransferNetwork, threshold: float) -> Learner:
+def _learner(network: SemanticTransferNetwork, threshold: float) -> Learner:
     method = get_method("sst")
     parameters = method.parameters(bank_size=BANK, leave_one_out=False)
     learner = Learner(method, parameters, network, proportion=0.5)
@@ -165,7 +165,9 @@ def _learner(network: TransferNetwork, threshold: float) -> Learner:
     return learner
 
 
-def test_the_plain_step_lowers_its_loss_and_reads_six_numbers(networks: tuple[Any, TransferNetwork]) -> None:
+def test_the_plain_step_lowers_its_loss_and_reads_six_numbers(
+    networks: tuple[Any, SemanticTransferNetwork],
+) -> None:
     peer, _ = networks
     optimiser = plain.plain_optimiser(peer, lr=1e-3)
     steps = [plain.plain_step(peer, optimiser, images(), MANY_POSITIVES) for _ in range(6)]

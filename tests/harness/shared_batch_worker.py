@@ -23,7 +23,7 @@ from satl.distributed import (
     sum_across,
     world_size,
 )
-from satl.models.batch_norm import share_statistics
+from satl.models.batch_norm import convert_to_shared_batch_norm
 
 BATCH, CHANNELS, STEPS = 8, 3, 3
 
@@ -63,7 +63,7 @@ def normalise(
 ) -> dict[str, Tensor]:
     """Run a layer forwards and backwards; return what each process holds, put together."""
     layer, shape = layers()[name]
-    share_statistics(layer)
+    convert_to_shared_batch_norm(layer)
     model = wrap(layer)
     found: dict[str, Tensor] = {}
     for step in range(STEPS):

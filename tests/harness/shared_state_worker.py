@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from satl.distributed import gather_across, sum_across, world_size
 from satl.images import ArrayImages, Batches, EvalTransform
 from satl.methods import Learner, get_method
-from satl.models import TransferNetwork
+from satl.models import SemanticTransferNetwork
 from satl.scoring import CrossImageGenerator, Evidence, PrototypeGenerator
 from satl.thresholds import SemanticAwareThreshold
 from satl.training.survey import plan_survey, take_survey
@@ -76,11 +76,11 @@ class Stripes(nn.Module):
         return features
 
 
-def make_network() -> TransferNetwork:
+def make_network() -> SemanticTransferNetwork:
     """The same weights in every process."""
     torch.manual_seed(0)
     sizes = {"feature_dim": 5, "attention_dim": 4, "pair_dim": 4, "pair_hidden": 4, "embedding_dim": 3}
-    return TransferNetwork(CLASSES, Stripes(), torch.eye(CLASSES), **sizes)
+    return SemanticTransferNetwork(CLASSES, Stripes(), torch.eye(CLASSES), **sizes)
 
 
 def look(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:

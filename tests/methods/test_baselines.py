@@ -22,8 +22,8 @@ from satl.methods import METHODS, Learner
 from satl.models import (
     KGGRNetwork,
     MLGCNNetwork,
+    SemanticTransferNetwork,
     SSGRLNetwork,
-    TransferNetwork,
     convolution_graph,
     cooccurrence_graph,
 )
@@ -37,7 +37,7 @@ NETWORK_OF = {
     "ssgrl": SSGRLNetwork,
     "ml-gcn": MLGCNNetwork,
     "kggr": KGGRNetwork,
-    "assume-negative": TransferNetwork,
+    "assume-negative": SemanticTransferNetwork,
 }
 CLASSES = ("cat", "dog", "bird")
 LABELS = np.array([[1, -1, 0], [1, -1, 0], [-1, -1, 0], [1, 1, 0]], dtype=np.int8)

@@ -13,7 +13,7 @@ from reference import scoring as plain_scoring
 from reference import thresholds as plain_thresholds
 from satl.methods import METHODS, Learner
 from satl.methods.declaration import TERMS, Parameters, Part, default_rate
-from satl.models import TransferNetwork
+from satl.models import SemanticTransferNetwork
 from satl.scoring import Scores
 
 CLASSES, SIZE = 4, 16
@@ -39,7 +39,7 @@ def make_learner(name: str, proportion: float = 0.5, **parameters: object) -> Le
     method = METHODS[name]
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     graph = torch.eye(CLASSES) * 0.5 + 0.5
-    network = TransferNetwork(CLASSES, TinyBackbone(), graph, pairs=method.needs("pairs"), **sizes)
+    network = SemanticTransferNetwork(CLASSES, TinyBackbone(), graph, pairs=method.needs("pairs"), **sizes)
     return Learner(method, method.parameters(**parameters), network, proportion)
 
 

@@ -16,7 +16,7 @@ from satl.methods.declaration import TERMS
 from satl.methods.learner import StepResult
 from satl.methods.mixing import draw_shares, mix
 from satl.methods.parts import StepContext
-from satl.models.transfer import NetworkOutput
+from satl.models.semantic_transfer import NetworkOutput
 from satl.training.averaging import MovingAverage
 from satl.training.step import StepInputs, TrainingStep
 from satl.training.trainer import Trainer

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from harness.host_synchronisation import HostSynchronisation, forbid_host_synchronisation
 from satl.methods import METHODS, Learner
-from satl.models import Backbone, TransferNetwork
+from satl.models import Backbone, SemanticTransferNetwork
 from satl.thresholds import SemanticAwareThreshold
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -48,7 +48,7 @@ def test_a_step_asks_for_nothing(name: str) -> None:
     classes, images = 4, 6
     backbone = Backbone("resnet18", kwargs={"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)}, pool=1)
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
-    network = TransferNetwork(classes, backbone, torch.eye(classes), **sizes)
+    network = SemanticTransferNetwork(classes, backbone, torch.eye(classes), **sizes)
     method = METHODS[name]
     learner = Learner(method, method.parameters(), network, proportion=0.5).to(DEVICE)
     pixels = torch.randn(images, 3, 64, 64, device=DEVICE)

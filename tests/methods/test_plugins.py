@@ -17,7 +17,7 @@ from reference import losses as plain
 from satl.methods import METHODS, registration
 from satl.methods.declaration import TERMS
 from satl.methods.parts import StepContext
-from satl.models.transfer import NetworkOutput
+from satl.models.semantic_transfer import NetworkOutput
 from training.tiny import tiny_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own_method.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from methods.simple import make_batch, make_learner, step
 from satl.errors import ConfigError
 from satl.methods import METHODS, Learner
 from satl.methods.declaration import RULES
-from satl.models import TransferNetwork
+from satl.models import SemanticTransferNetwork
 from satl.runs.reading import make_config
 from satl.thresholds import (
     FixedThreshold,
@@ -161,7 +161,7 @@ def test_methods_take_rules_without_waiting_for_the_device(name: str, rule: str)
     sizes = {"feature_dim": 8, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 8}
     backbone = torch.nn.Conv2d(3, 4, 8, 8)
     backbone.channels = 4  # type: ignore[assignment]
-    network = TransferNetwork(4, backbone, torch.eye(4), pairs=method.needs("pairs"), **sizes)
+    network = SemanticTransferNetwork(4, backbone, torch.eye(4), pairs=method.needs("pairs"), **sizes)
     learner = Learner(method, method.parameters(**options), network, proportion=0.5)
     pixels, labels, images = make_batch()
     taught = torch.rand(labels.shape) if method.needs("teacher") else None

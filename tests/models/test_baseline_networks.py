@@ -162,7 +162,7 @@ def test_ml_gcn_equals_the_plain_network(classes: int, bias: bool, learned: bool
         bias=bias,
     ).double()
     if bias:
-        network.start_at(torch.linspace(0.2, 0.7, classes))
+        network.set_prior(torch.linspace(0.2, 0.7, classes))
     output = network(torch.zeros(3, 3, 8, 8))
     weights = dict(network.named_parameters())
     assert ("bias" in weights) == bias
@@ -199,7 +199,7 @@ def test_of_equal_largest_values_one_gets_the_gradient_as_in_a_pooling_layer() -
 def test_without_biases_there_is_no_start_at_a_prior() -> None:
     network = MLGCNNetwork(2, FixedMap(torch.randn(2, 7, 3, 3)), torch.eye(2), hidden_dim=4)
     with pytest.raises(ValueError, match="without biases"):
-        network.start_at(torch.full((2,), 0.5))
+        network.set_prior(torch.full((2,), 0.5))
 
 
 @settings(max_examples=40, deadline=None)

@@ -60,7 +60,7 @@ def test_archives_know_whole_names_and_words(tmp_path: Path) -> None:
     [
         ("bear 1 2\ncat 1 2 3\n", r"line 2 \('cat'\) have 3 numbers where others have 2"),
         ("bear 1 2\ncat 1 nan\n", r"line 2 \('cat'\) have a NaN or infinite number"),
-        ("bear 1 x\n", r"line 1 \('bear'\) have a value that is no number"),
+        ("bear 1 x\n", r"line 1 \('bear'\) have a value that is not a number"),
         ("bear\n", "have no word of any class name"),
         ("", "have no word of any class name"),
     ],
@@ -78,13 +78,13 @@ def test_bad_archives_and_options_are_explained(tmp_path: Path, glove: Path) -> 
     with pytest.raises(ConfigError, match="do not exist"):
         load_word_vectors(path, ["cat"])
     np.savez(path, words=["cat"])
-    with pytest.raises(ConfigError, match=r"no \.npz file with 'names'"):
+    with pytest.raises(ConfigError, match=r"not an \.npz file with 'names'"):
         load_word_vectors(path, ["cat"])
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ConfigError, match=r"no \.npz file with 'names'"):
+    with pytest.raises(ConfigError, match=r"not an \.npz file with 'names'"):
         load_word_vectors(path, ["cat"])
     path.write_text("no archive")
-    with pytest.raises(ConfigError, match=r"no \.npz file with 'names'"):
+    with pytest.raises(ConfigError, match=r"not an \.npz file with 'names'"):
         load_word_vectors(path, ["cat"])
     np.savez(path, names=["cat"], vectors=np.ones(3))
     with pytest.raises(ConfigError, match=r"'vectors' of shape \(3,\)"):
@@ -108,5 +108,5 @@ def test_rows_of_an_array_are_the_classes_in_order(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="row 2 have a NaN"):
         load_word_vectors(file, ["a", "b", "c"])
     file.write_bytes(b"nothing of the kind")
-    with pytest.raises(ConfigError, match=r"no \.npy file of numbers"):
+    with pytest.raises(ConfigError, match=r"not an \.npy file of numbers"):
         load_word_vectors(file, ["a", "b", "c"])

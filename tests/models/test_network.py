@@ -19,7 +19,7 @@ from satl.models import (
     GatedGraph,
     PairHead,
     SemanticDecoupling,
-    TransferNetwork,
+    SemanticTransferNetwork,
     pair_indices,
 )
 
@@ -36,7 +36,7 @@ class FixedMap(nn.Module):
         return self.feature_map
 
 
-def tiny_network(classes: int, **options: Any) -> TransferNetwork:
+def tiny_network(classes: int, **options: Any) -> SemanticTransferNetwork:
     backbone = Backbone("resnet18", kwargs={"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)}, pool=1)
     sizes = {
         "feature_dim": 32,
@@ -45,7 +45,7 @@ def tiny_network(classes: int, **options: Any) -> TransferNetwork:
         "pair_hidden": 16,
         "graph": torch.eye(classes),
     }
-    return TransferNetwork(classes, backbone, **{**sizes, **options})
+    return SemanticTransferNetwork(classes, backbone, **{**sizes, **options})
 
 
 def weighted_sum(values: list[Tensor]) -> Tensor:
@@ -195,7 +195,7 @@ def test_gated_graph_equals_the_loops(classes: int, steps: int) -> None:
 def test_whole_head_equals_the_plain_network(classes: int) -> None:
     torch.manual_seed(classes)
     feature_map = torch.randn(3, 7, 2, 2, dtype=torch.float64)
-    network = TransferNetwork(
+    network = SemanticTransferNetwork(
         classes,
         FixedMap(feature_map),
         graph=torch.rand(classes, classes),
@@ -221,7 +221,7 @@ def test_whole_head_equals_the_plain_network(classes: int) -> None:
 def test_parameters_are_those_of_the_published_network() -> None:
     classes, pairs = 80, 3160
     with torch.device("meta"):
-        network = TransferNetwork(
+        network = SemanticTransferNetwork(
             classes,
             FixedMap(torch.empty(1, 2048, 7, 7)),
             graph=torch.empty(classes, classes),

@@ -168,7 +168,7 @@ def head_network(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """A reduced feature map (B, D, h, w) through the whole head: logits, class features and pair logits.
 
-    ``weights`` are the state of a ``TransferNetwork``; this is the one place that knows its names.
+    ``weights`` are the state of a ``SemanticTransferNetwork``; this is the one place that knows its names.
     """
     logits, features = ssgrl(feature_map, embeddings, graph, weights, steps)
     pairs = "pair_head."

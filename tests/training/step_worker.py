@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from satl.distributed import own_part, sum_across
 from satl.methods import METHODS, Learner
-from satl.models.batch_norm import share_statistics
+from satl.models.batch_norm import convert_to_shared_batch_norm
 from satl.runs.reading import apply_overrides, make_config
 from satl.scoring import Survey
 from satl.training.build import build_learner
@@ -93,7 +93,7 @@ def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
     learner = make_learner(settings)
     if learner.probe is not None:
         learner.probe.keep(torch.arange(IMAGES), numbers(IMAGES, CLASSES, seed=4) * 6 - 3, IMAGES)
-    share_statistics(learner)
+    convert_to_shared_batch_norm(learner)
     together = dist.is_initialized()
     model = nn.parallel.DistributedDataParallel(learner, broadcast_buffers=False) if together else learner
     optimiser = torch.optim.SGD(learner.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)

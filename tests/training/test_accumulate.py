@@ -9,7 +9,7 @@ import torch
 
 from satl.errors import ConfigError
 from satl.methods import Learner
-from satl.models import Backbone, TransferNetwork
+from satl.models import Backbone, SemanticTransferNetwork
 from satl.runs.config import MethodConfig
 from satl.training.averaging import MovingAverage
 from satl.training.step import StepInputs, TrainingStep
@@ -24,7 +24,7 @@ def make_learner(method: MethodConfig) -> Learner:
     kwargs = {"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16), "output_stride": 16}
     backbone = Backbone("resnet18", kwargs=kwargs, pool=1)
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
-    network = TransferNetwork(CLASSES, backbone, torch.eye(CLASSES), **sizes)
+    network = SemanticTransferNetwork(CLASSES, backbone, torch.eye(CLASSES), **sizes)
     learner = Learner(method.declared(), method.parameters(), network, proportion=0.5)
     if learner.probe is not None:
         learner.probe.keep(torch.arange(IMAGES), torch.randn(IMAGES, CLASSES), IMAGES)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from satl.methods import METHODS, Learner
-from satl.models import Backbone, TransferNetwork
+from satl.models import Backbone, SemanticTransferNetwork
 from satl.training.averaging import MovingAverage
 from satl.training.optimisers import make_optimiser
 from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs, TrainingStep, _Replay
@@ -36,7 +36,7 @@ def make_learner(name: str, pair_head: str = "full") -> Learner:
     torch.manual_seed(0)
     backbone = Backbone("resnet18", kwargs={"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)}, pool=1)
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
-    network = TransferNetwork(CLASSES, backbone, torch.eye(CLASSES), pair_head=pair_head, **sizes)
+    network = SemanticTransferNetwork(CLASSES, backbone, torch.eye(CLASSES), pair_head=pair_head, **sizes)
     method = METHODS[name]
     learner = Learner(method, method.parameters(), network, proportion=0.5).to(DEVICE).train()
     if learner.probe is not None:

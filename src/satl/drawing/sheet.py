@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from satl.drawing import style
 from satl.drawing.style import MethodStyle, styled
-from satl.errors import SatlError, nearest
+from satl.errors import Argument, SatlError, nearest
 from satl.files import atomic_path
 
 if TYPE_CHECKING:
@@ -215,7 +215,10 @@ def bar_look(look: MethodStyle) -> dict[str, Any]:
 
 
 def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
-    """Return the formats without repetition, or say which was meant.
+    """Return the formats without repetition.
+
+    Raises:
+        SatlError: there is no such format.
 
     >>> check_formats(["svg", "pdf", "svg"])
     ('svg', 'pdf')
@@ -224,7 +227,9 @@ def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
     for name in chosen:
         if name not in FORMATS:
             raise SatlError(
-                f"--format {name}: there is no such format{nearest(name, FORMATS)}; use {', '.join(FORMATS)}."
+                f"there is no such format{nearest(name, FORMATS)}",
+                where=Argument("format", name),
+                remedy=f"use {', '.join(FORMATS)}",
             )
     return chosen
 

@@ -14,7 +14,7 @@ from satl.methods.declaration import GENERATORS, RULES, TERMS, Method, Parameter
 from satl.methods.mixing import mix
 from satl.methods.parts import Setting, StepContext
 from satl.models.functional import symmetric_pairs
-from satl.models.transfer import NetworkOutput
+from satl.models.semantic_transfer import NetworkOutput
 from satl.scoring import Evidence, Generator, ProbeOpinion, Scores, Survey
 from satl.thresholds import LearnedThreshold, ThresholdRule
 

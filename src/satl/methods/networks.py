@@ -18,7 +18,7 @@ from satl.methods.declaration import NETWORKS, Method
 from satl.models.backbone import Backbone
 from satl.models.class_network import ClassNetwork
 from satl.models.functional import cooccurrence_graph
-from satl.models.transfer import TransferNetwork
+from satl.models.semantic_transfer import SemanticTransferNetwork
 
 if TYPE_CHECKING:
     from satl.runs.config import ModelConfig
@@ -92,7 +92,7 @@ class NetworkSetting:
         """Return the network, with each class at the share of positives where the configuration says so."""
         prior = self.prior()
         if prior is not None:
-            network.start_at(prior)
+            network.set_prior(prior)
         return network
 
     def prior(self) -> Tensor | None:
@@ -109,7 +109,7 @@ class NetworkSetting:
 @NETWORKS.register("transfer")
 def _transfer(setting: NetworkSetting) -> nn.Module:
     sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden", "pair_head")
-    network = TransferNetwork(
+    network = SemanticTransferNetwork(
         num_classes=len(setting.classes),
         backbone=setting.backbone(),
         graph=setting.graph(),

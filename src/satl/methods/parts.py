@@ -26,7 +26,7 @@ from satl.methods.declaration import (
     SemanticParameters,
     default_rate,
 )
-from satl.models.transfer import NetworkOutput
+from satl.models.semantic_transfer import NetworkOutput
 from satl.scoring import CrossImageGenerator, Generator, IntraImageGenerator, ProbabilityGenerator, Scores
 from satl.thresholds import LinearDecayThreshold, SemanticAwareThreshold, ThresholdRule
 

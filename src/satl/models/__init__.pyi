@@ -20,5 +20,5 @@ from .kggr import KGGRNetwork as KGGRNetwork
 from .kggr import WeightPropagationHead as WeightPropagationHead
 from .ml_gcn import GraphConvolution as GraphConvolution
 from .ml_gcn import MLGCNNetwork as MLGCNNetwork
+from .semantic_transfer import SemanticTransferNetwork as SemanticTransferNetwork
 from .ssgrl import SSGRLNetwork as SSGRLNetwork
-from .transfer import TransferNetwork as TransferNetwork

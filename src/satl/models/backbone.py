@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from satl.errors import ConfigError, nearest
-from satl.models.frozen import FrozenTrunk, foldable
+from satl.models.frozen_stages import FrozenStages, foldable_stages
 
 _SHOWN_KEYS = 6
 
@@ -83,7 +83,7 @@ class Backbone(nn.Module):
         self._trained_units = self._select(train_stages)
         self.freeze_statistics = freeze_statistics
         self._freeze()
-        self.trunk: FrozenTrunk | None = None
+        self.trunk: FrozenStages | None = None
         self.register_load_state_dict_post_hook(_fold_again)
 
     @property
@@ -111,9 +111,9 @@ class Backbone(nn.Module):
         Returns whether there are such stages; other networks stay as they are. Frozen weights must not be changed
         afterwards other than by loading a state.
         """
-        names = foldable(self.network, self._trained_units)
+        names = foldable_stages(self.network, self._trained_units)
         if names:
-            self.trunk = FrozenTrunk(self.network, names, dtype)
+            self.trunk = FrozenStages(self.network, names, dtype)
         return bool(names)
 
     def _feature_map(self, images: Tensor) -> Tensor:
@@ -126,11 +126,11 @@ class Backbone(nn.Module):
         ):
             whole: Tensor = self.network(images)[-1]
             return whole
-        flowing: Tensor = trunk(images)
+        features: Tensor = trunk(images)
         for name, part in self.network.named_children():
             if name not in trunk.names:
-                flowing = part(flowing)
-        return flowing
+                features = part(features)
+        return features
 
     def save_weights(self, path: str | Path) -> None:
         """Write the weights to a ``.safetensors`` file that ``weights`` of the same model can name."""
@@ -175,7 +175,7 @@ class Backbone(nn.Module):
             found = [unit for unit, shown in self._units.items() if _matches(name, unit, shown)]
             if not found:
                 raise ConfigError(
-                    f"train_stages has '{wanted}', which is no stage of {self.name}"
+                    f"train_stages has '{wanted}', which is not a stage of {self.name}"
                     f"{nearest(str(wanted), self._units.values())}: choose among "
                     f"{', '.join(self._units.values())}, or 'all'."
                 )
@@ -203,7 +203,7 @@ def _fold_again(backbone: nn.Module, _: object) -> None:
 def _create(name: str, settings: Mapping[str, Any], **fixed: Any) -> Any:
     import timm
 
-    import satl.models.tiny  # noqa: F401  (registers satl_tiny with timm)
+    import satl.models.tiny_network  # noqa: F401  (registers satl_tiny with timm)
 
     architecture = name.partition(".")[0]
     if not timm.is_model(architecture) and ":" not in name:
@@ -280,7 +280,7 @@ def _move_stride_to_1x1(body: nn.Module, name: str) -> None:
             or second.stride != (2, 2)
         ):
             raise ConfigError(
-                f"stride_in_1x1 needs a ResNet with bottleneck blocks, and {name} is none: set it to false."
+                f"stride_in_1x1 needs a ResNet with bottleneck blocks, and {name} is not one: set it to false."
             )
         first.stride, second.stride = (2, 2), (1, 1)
 

@@ -16,10 +16,10 @@ class SharedBatchNorm(_BatchNorm):
 
     In training mode, mean and variance are those of the images of all processes together, each of which must hold
     as many; gradients flow through them to all processes, and the running statistics are the same everywhere. Unlike
-    torch's own layer for this, it works on any device. In eval mode it is an ordinary BatchNorm.
+    torch's own ``SyncBatchNorm``, it works on any device. In eval mode it is an ordinary BatchNorm.
 
-    Parameters and buffers are those of the layer that it takes the place of (see :func:`share_statistics`), which may
-    be timm's BatchNorm with an activation.
+    Parameters and buffers are those of the layer that it replaces (see :func:`convert_to_shared_batch_norm`), which
+    may be timm's BatchNorm with an activation.
     """
 
     def __init__(self, layer: _BatchNorm) -> None:
@@ -50,7 +50,7 @@ class SharedBatchNorm(_BatchNorm):
             values = features.float()
             mean, variance = _shared_statistics(values)
             if self.training and self.running_mean is not None:
-                self._follow(
+                self._update_running_statistics(
                     mean.detach(), variance.detach(), world_size() * values.numel() // values.shape[1]
                 )
             shape = (1, -1, *[1] * (values.ndim - 2))
@@ -64,7 +64,7 @@ class SharedBatchNorm(_BatchNorm):
             return result.to(features.dtype)
 
     @torch.no_grad()
-    def _follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
+    def _update_running_statistics(self, mean: Tensor, variance: Tensor, count: int) -> None:
         """Move the running statistics towards those of a batch of ``count`` values a channel."""
         assert self.running_mean is not None
         assert self.running_var is not None
@@ -79,8 +79,8 @@ class SharedBatchNorm(_BatchNorm):
         """Any number of dimensions will do."""
 
 
-def share_statistics(module: nn.Module) -> nn.Module:
-    """Let every BatchNorm of a module that is in training mode see the batches of all processes; return the module.
+def convert_to_shared_batch_norm(module: nn.Module) -> nn.Module:
+    """Replace every BatchNorm of a module that is in training mode by a :class:`SharedBatchNorm`; return the module.
 
     Layers are replaced in place and keep their parameters, buffers and names in a state dict. Those in eval mode are
     frozen and stay as they are. With one process nothing is replaced.
@@ -92,7 +92,7 @@ def share_statistics(module: nn.Module) -> nn.Module:
         return module
     for name, child in module.named_children():
         if not isinstance(child, _BatchNorm):
-            share_statistics(child)
+            convert_to_shared_batch_norm(child)
         elif child.training and not isinstance(child, SharedBatchNorm | nn.SyncBatchNorm):
             _check_kind(child)
             setattr(module, name, SharedBatchNorm(child))

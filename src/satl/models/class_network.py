@@ -1,4 +1,4 @@
-"""What the networks share: a backbone, a graph and embeddings of the classes, a feature vector per class."""
+"""Base classes of the networks: a backbone, a graph and embeddings of the classes, a feature vector per class."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from satl.errors import ArrayError
 from satl.models.decoupling import SemanticDecoupling
 from satl.models.embeddings import VECTOR_NORM
 
 
 class NetworkOutput(NamedTuple):
-    """What a network says about a batch."""
+    """Output of a network for a batch."""
 
     logits: Tensor
     """(B, C): logit of every class."""
@@ -23,7 +24,7 @@ class NetworkOutput(NamedTuple):
 
 
 class ClassNetwork(nn.Module):
-    """A backbone, and what is known of the classes before any image: their graph and their embeddings.
+    """A backbone with the graph and the embeddings of the classes.
 
     Args:
         num_classes: C.
@@ -40,20 +41,20 @@ class ClassNetwork(nn.Module):
     def __init__(self, num_classes: int, backbone: nn.Module, graph: Tensor) -> None:
         super().__init__()
         if graph.shape != (num_classes, num_classes):
-            raise ValueError(f"the graph of {num_classes} classes has the shape {tuple(graph.shape)}")
+            raise ArrayError(f"the graph of {num_classes} classes has the shape {tuple(graph.shape)}.")
         self.num_classes = num_classes
         self.backbone = backbone
         self.register_buffer("graph", graph.detach().clone().float())
 
-    def embed(self, embeddings: Tensor | None, embedding_dim: int) -> None:
+    def set_embeddings(self, embeddings: Tensor | None, embedding_dim: int) -> None:
         """Take word vectors (C, E), which are not trained, or start learned vectors (C, ``embedding_dim``)."""
         if embeddings is None:
             start = torch.randn(self.num_classes, embedding_dim) * VECTOR_NORM / embedding_dim**0.5
             self.embeddings = nn.Parameter(start)
         else:
             if embeddings.ndim != 2 or embeddings.shape[0] != self.num_classes:
-                raise ValueError(
-                    f"the embeddings of {self.num_classes} classes have the shape {tuple(embeddings.shape)}"
+                raise ArrayError(
+                    f"the embeddings of {self.num_classes} classes have the shape {tuple(embeddings.shape)}."
                 )
             self.register_buffer("embeddings", embeddings.detach().clone().float())
 
@@ -63,8 +64,8 @@ class ClassNetwork(nn.Module):
         return int(self.backbone.channels)  # type: ignore[arg-type]
 
     @torch.no_grad()
-    def start_at(self, probabilities: Tensor) -> None:
-        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
+    def set_prior(self, probabilities: Tensor) -> None:
+        """Set the biases so that a zero feature gives these class probabilities (C,), such as the class frequencies."""
         raise NotImplementedError
 
     def class_features(self, images: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ class SemanticNetwork(ClassNetwork):
                 nn.Conv2d(self.channels, feature_dim, kernel_size=1, bias=False), nn.BatchNorm2d(feature_dim)
             )
         # Drawn after the reduction: the order of the draws is part of what a seed stands for.
-        self.embed(embeddings, embedding_dim)
+        self.set_embeddings(embeddings, embedding_dim)
         self.decoupling = SemanticDecoupling(self.feature_dim, self.embeddings.shape[1], attention_dim)
 
     def class_features(self, images: Tensor) -> Tensor:

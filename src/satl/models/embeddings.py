@@ -104,7 +104,7 @@ def _read_rows(path: Path, count: int) -> NDArray[np.float32]:
         table = np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
     except (ValueError, OSError, EOFError) as error:
         raise ConfigError(
-            f"word vectors {path} are no .npy file of numbers: write it with np.save(path, vectors)."
+            f"word vectors {path} are not an .npy file of numbers: write it with np.save(path, vectors)."
         ) from error
     if table.ndim != 2 or len(table) != count:
         raise ConfigError(
@@ -123,7 +123,7 @@ def _read_archive(path: Path, needed: set[str]) -> Mapping[str, NDArray[np.float
             names, table = archive["names"], np.asarray(archive["vectors"], dtype=np.float64)
     except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ConfigError(
-            f"word vectors {path} are no .npz file with 'names' (M,) and numeric 'vectors' (M, E): "
+            f"word vectors {path} are not an .npz file with 'names' (M,) and numeric 'vectors' (M, E): "
             "write it with np.savez(path, names=..., vectors=...)."
         ) from error
     if names.ndim != 1 or table.ndim != 2 or len(names) != len(table):
@@ -154,7 +154,7 @@ def _read_text(path: Path, needed: set[str]) -> Mapping[str, NDArray[np.float64]
                 vector = np.array([float(text) for text in rest.split()], dtype=np.float64)
             except ValueError as error:
                 raise ConfigError(
-                    f"word vectors {path}, line {number} ('{word}') have a value that is no number: "
+                    f"word vectors {path}, line {number} ('{word}') have a value that is not a number: "
                     "each line must be a word and its numbers, separated by spaces."
                 ) from error
             if dim is None:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from satl.errors import ArrayError
 from satl.models.kernels import attention, pairs
 from satl.models.kernels.precision import full_precision, no_autocast
 
@@ -76,8 +77,8 @@ def pair_scores(left: Tensor, right: Tensor, vectors: Tensor, max_elements: int 
     """
     classes = left.shape[1]
     if vectors.shape[0] != classes * (classes - 1) // 2:
-        raise ValueError(
-            f"{classes} classes have {classes * (classes - 1) // 2} pairs, not {vectors.shape[0]}"
+        raise ArrayError(
+            f"{classes} classes have {classes * (classes - 1) // 2} pairs, not {vectors.shape[0]}."
         )
     _check(max_elements)
     return pairs.pair_scores(left, right, vectors, max_elements)

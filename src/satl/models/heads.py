@@ -25,7 +25,7 @@ class ElementWiseLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(items).uniform_(-bound, bound))
 
     @torch.no_grad()
-    def start_at(self, probabilities: Tensor) -> None:
+    def set_prior(self, probabilities: Tensor) -> None:
         """Set the biases so that a zero feature gives these probabilities (N,)."""
         self.bias.copy_(torch.logit(probabilities))
 

@@ -84,9 +84,9 @@ class KGGRNetwork(SemanticNetwork):
         self.output = nn.Linear(2 * feature_dim, feature_dim)
         self.weight_head = WeightPropagationHead(num_classes, feature_dim, steps, zero_gates)
 
-    def start_at(self, probabilities: Tensor) -> None:
-        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
-        self.weight_head.classifier.start_at(probabilities)
+    def set_prior(self, probabilities: Tensor) -> None:
+        """Set the biases so that a zero feature gives these class probabilities (C,), such as the class frequencies."""
+        self.weight_head.classifier.set_prior(probabilities)
 
     def forward(self, images: Tensor, with_pairs: bool = False) -> NetworkOutput:
         """Images (B, 3, H, W) -> :class:`NetworkOutput`; there is no pair branch."""

@@ -65,14 +65,14 @@ class MLGCNNetwork(ClassNetwork):
     ) -> None:
         super().__init__(num_classes, backbone, graph)
         self.feature_dim = self.channels
-        self.embed(embeddings, embedding_dim)
+        self.set_embeddings(embeddings, embedding_dim)
         self.first = GraphConvolution(self.embeddings.shape[1], hidden_dim)
         self.second = GraphConvolution(hidden_dim, self.channels)
         self.bias = nn.Parameter(torch.zeros(num_classes)) if bias else None
 
     @torch.no_grad()
-    def start_at(self, probabilities: Tensor) -> None:
-        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
+    def set_prior(self, probabilities: Tensor) -> None:
+        """Set the biases so that a zero feature gives these class probabilities (C,), such as the class frequencies."""
         if self.bias is None:
             raise ValueError("a network without biases cannot start at given probabilities")
         self.bias.copy_(torch.logit(probabilities))

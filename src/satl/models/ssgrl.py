@@ -59,9 +59,9 @@ class SSGRLNetwork(SemanticNetwork):
         self.propagation = GatedGraph(self.feature_dim, steps, tie_gates=tie_gates)
         self.class_head = ClassHead(num_classes, self.feature_dim)
 
-    def start_at(self, probabilities: Tensor) -> None:
-        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
-        self.class_head.classifier.start_at(probabilities)
+    def set_prior(self, probabilities: Tensor) -> None:
+        """Set the biases so that a zero feature gives these class probabilities (C,), such as the class frequencies."""
+        self.class_head.classifier.set_prior(probabilities)
 
     def forward(self, images: Tensor, with_pairs: bool = False) -> NetworkOutput:
         """Images (B, 3, H, W) -> :class:`NetworkOutput`; there is no pair branch."""

@@ -26,7 +26,7 @@ from satl.images.resident import cached_on_device
 from satl.labels import LabelTable, write_table
 from satl.methods.declaration import TEACHER_DECAY
 from satl.methods.mixing import draw_shares
-from satl.models.batch_norm import share_statistics
+from satl.models.batch_norm import convert_to_shared_batch_norm
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData
 from satl.runs.environment import environment_facts
@@ -80,7 +80,7 @@ class Trainer:
         _seed_everything(training.seed)  # every process builds the same weights
         train_rows = data.rows("train")
         learner = build_learner(config, data.table.classes, data.table.cells[train_rows])
-        share_statistics(learner)
+        convert_to_shared_batch_norm(learner)
         _seed_everything(_mix(training.seed, rank))
 
         self.learner = place(learner, self.device, training.precision == "bf16")

@@ -9,7 +9,7 @@ import torch
 from satl.errors import ConfigError
 from satl.models.backbone import Backbone
 from satl.models.heads import ElementWiseLinear
-from satl.models.tiny import TinyNet
+from satl.models.tiny_network import TinyNet
 
 
 @pytest.mark.parametrize("widths", [(8, 16, 24), (8, 8, 16, 16)])
@@ -41,6 +41,6 @@ def test_wrong_argument_is_one_sentence():
 
 def test_biases_start_at_given_probabilities():
     layer = ElementWiseLinear(3, 4)
-    layer.start_at(torch.tensor([0.1, 0.5, 0.9]))
+    layer.set_prior(torch.tensor([0.1, 0.5, 0.9]))
     logits = layer(torch.zeros(1, 3, 4))
     torch.testing.assert_close(logits.sigmoid(), torch.tensor([[0.1, 0.5, 0.9]]))

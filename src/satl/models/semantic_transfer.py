@@ -8,10 +8,10 @@ from satl.models.class_network import NetworkOutput, SemanticNetwork
 from satl.models.graph import GatedGraph
 from satl.models.heads import PAIR_HEADS, ClassHead
 
-__all__ = ["NetworkOutput", "TransferNetwork"]
+__all__ = ["NetworkOutput", "SemanticTransferNetwork"]
 
 
-class TransferNetwork(SemanticNetwork):
+class SemanticTransferNetwork(SemanticNetwork):
     """Backbone, channel reduction, semantic decoupling, gated graph, class head and pair head.
 
     Args:
@@ -34,7 +34,7 @@ class TransferNetwork(SemanticNetwork):
     >>> import torch
     >>> from satl.models.backbone import Backbone
     >>> tiny = Backbone("resnet18", kwargs={"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)})
-    >>> network = TransferNetwork(4, tiny, graph=torch.eye(4), feature_dim=16, attention_dim=8,
+    >>> network = SemanticTransferNetwork(4, tiny, graph=torch.eye(4), feature_dim=16, attention_dim=8,
     ...                           pair_dim=8, pair_hidden=8)
     >>> output = network(torch.randn(2, 3, 64, 64), with_pairs=True)
     >>> tuple(output.logits.shape), tuple(output.features.shape), tuple(output.pair_logits.shape)
@@ -63,9 +63,9 @@ class TransferNetwork(SemanticNetwork):
             PAIR_HEADS[pair_head](num_classes, feature_dim, pair_dim, pair_hidden) if pairs else None
         )
 
-    def start_at(self, probabilities: Tensor) -> None:
-        """Set the biases of the classes so that a zero feature gives these probabilities (C,)."""
-        self.class_head.classifier.start_at(probabilities)
+    def set_prior(self, probabilities: Tensor) -> None:
+        """Set the biases so that a zero feature gives these class probabilities (C,), such as the class frequencies."""
+        self.class_head.classifier.set_prior(probabilities)
 
     def forward(self, images: Tensor, with_pairs: bool = False) -> NetworkOutput:
         """Images (B, 3, H, W) -> :class:`NetworkOutput`; pair logits only where ``with_pairs``."""

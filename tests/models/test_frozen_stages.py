@@ -10,8 +10,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from satl.models import Backbone, frozen
-from satl.models.frozen import FrozenTrunk, foldable
+from satl.models import Backbone, frozen_stages
+from satl.models.frozen_stages import FrozenStages, foldable_stages
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BASIC: dict[str, Any] = {"layers": (1, 2, 1, 1), "channels": (8, 8, 16, 16), "zero_init_last": False}
@@ -58,10 +58,10 @@ def test_the_folded_trunk_is_the_network(
     name: str, kwargs: dict[str, Any], stride_in_1x1: bool, size: tuple[int, int]
 ) -> None:
     backbone = make(name, kwargs, stride_in_1x1=stride_in_1x1).double()
-    names = foldable(backbone.network, {"layer4"})
+    names = foldable_stages(backbone.network, {"layer4"})
     assert names[-1] == "layer3"
     images = torch.randn(2, 3, *size, dtype=torch.float64)
-    found = FrozenTrunk(backbone.network, names, torch.float64)(images)
+    found = FrozenStages(backbone.network, names, torch.float64)(images)
     expected = prefix(backbone, names, images)
     assert float(expected.abs().mean()) > 1e-3
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
@@ -71,10 +71,12 @@ def test_the_folded_trunk_is_the_network(
 @pytest.mark.parametrize("images", [1, 4, 5])
 def test_a_batch_in_parts_is_the_batch(images: int, monkeypatch: pytest.MonkeyPatch) -> None:
     backbone = make("resnet50").double()
-    trunk = FrozenTrunk(backbone.network, foldable(backbone.network, {"layer3", "layer4"}), torch.float64)
+    trunk = FrozenStages(
+        backbone.network, foldable_stages(backbone.network, {"layer3", "layer4"}), torch.float64
+    )
     batch = torch.randn(images, 3, 64, 64, dtype=torch.float64)
     whole = trunk(batch)
-    monkeypatch.setattr(frozen, "LARGEST_MAP", 2 * 64 * 64 * 16)
+    monkeypatch.setattr(frozen_stages, "LARGEST_MAP", 2 * 64 * 64 * 16)
     seen: list[int] = []
     large = trunk._large
     monkeypatch.setattr(trunk, "_large", lambda part: seen.append(len(part)) or large(part))
@@ -170,8 +172,8 @@ def test_other_networks_stay_as_they_are(name: str, kwargs: dict[str, Any]) -> N
 def test_only_the_parts_before_the_first_trained_one_are_folded() -> None:
     body = timm.create_model("resnet18", features_only=True, out_indices=(-1,))
     stem = ("conv1", "bn1", "act1", "maxpool")
-    assert foldable(body, ["layer2", "layer4"]) == (*stem, "layer1")
-    assert foldable(body, []) == (*stem, "layer1", "layer2", "layer3", "layer4")
-    assert foldable(body, ["bn1"]) == ()
-    assert foldable(body, ["layer1"]) == ()
+    assert foldable_stages(body, ["layer2", "layer4"]) == (*stem, "layer1")
+    assert foldable_stages(body, []) == (*stem, "layer1", "layer2", "layer3", "layer4")
+    assert foldable_stages(body, ["bn1"]) == ()
+    assert foldable_stages(body, ["layer1"]) == ()
     assert not make(train_stages="all").fold_frozen()

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from satl.models.kernels.convolution import conv_add_relu, conv_relu
 
 LARGEST_MAP = 2**26
-"""Numbers in a map from which on a batch goes through the stages with large maps in parts."""
+"""Numbers in a feature map above which a batch goes through the stages with large maps in parts."""
 _BLOCK_CHANNELS = 16
 """Channels of a block of 2 x 2 pixels: 12, filled up to a size that matrix units take."""
 
@@ -48,7 +48,7 @@ class _Block(NamedTuple):
         return self.chain if self.shortcut is None else (*self.chain, self.shortcut)
 
 
-class FrozenTrunk(nn.Module):
+class FrozenStages(nn.Module):
     """The stem and the first stages of a timm ResNet, for inference only.
 
     ``forward``: images (B, 3, H, W) -> the map of the last stage of ``names``, channels-last, in ``dtype``.
@@ -107,27 +107,27 @@ class FrozenTrunk(nn.Module):
     def _run(self, images: Tensor) -> Tensor:
         largest = images[0, 0].numel() * 16  # of the stem and of the first stage: 64 / 2**2, 256 / 4**2
         parts = -(-images.shape[0] * largest // LARGEST_MAP)
-        flowing = (
+        features = (
             torch.cat([self._large(part) for part in images.chunk(parts)])
             if parts > 1
             else self._large(images)
         )
-        return self._residual(flowing, self.large, len(self.blocks))
+        return self._residual(features, self.large, len(self.blocks))
 
     def _large(self, images: Tensor) -> Tensor:
         """The stem and the stages with large maps."""
         (stem, *_), _ = self.blocks[0]
         weight, bias = self._weights(0)
         if self.by_blocks and images.shape[2] % 2 == 0 and images.shape[3] % 2 == 0:
-            flowing = conv_relu(_pixel_blocks(images), self.get_buffer("stem"), bias, 1, 0, 1, 1)
+            features = conv_relu(_pixel_blocks(images), self.get_buffer("stem"), bias, 1, 0, 1, 1)
         else:
-            flowing = conv_relu(images, weight, bias, *stem)
-        return self._residual(F.max_pool2d(flowing, *self.pool), 1, self.large)
+            features = conv_relu(images, weight, bias, *stem)
+        return self._residual(F.max_pool2d(features, *self.pool), 1, self.large)
 
-    def _residual(self, flowing: Tensor, first: int, end: int) -> Tensor:
+    def _residual(self, features: Tensor, first: int, end: int) -> Tensor:
         used = self.begins[first]
         for chain, shortcut in self.blocks[first:end]:
-            inner = flowing
+            inner = features
             for geometry in chain[:-1]:
                 inner = conv_relu(inner, *self._weights(used), *geometry)
                 used += 1
@@ -135,10 +135,10 @@ class FrozenTrunk(nn.Module):
             used += 1
             if shortcut is not None:
                 # Without its bias, which is part of that of the chain.
-                flowing = F.conv2d(flowing, self._weights(used)[0], None, *shortcut)
+                features = F.conv2d(features, self._weights(used)[0], None, *shortcut)
                 used += 1
-            flowing = conv_add_relu(inner, *last, flowing, *chain[-1])
-        return flowing
+            features = conv_add_relu(inner, *last, features, *chain[-1])
+        return features
 
     def _weights(self, number: int) -> tuple[Tensor, Tensor]:
         return self.get_buffer(f"weight{number}"), self.get_buffer(f"bias{number}")
@@ -157,14 +157,14 @@ def _block_weight(weight: Tensor) -> Tensor:
     return F.pad(blocks, (0, 0, 0, 0, 0, _BLOCK_CHANNELS - blocks.shape[1]))
 
 
-def foldable(body: nn.Module, trained: Collection[str]) -> tuple[str, ...]:
-    """Return the first parts of a network that a :class:`FrozenTrunk` can stand for: () unless it is a ResNet.
+def foldable_stages(body: nn.Module, trained: Collection[str]) -> tuple[str, ...]:
+    """Return the first parts of a network that a :class:`FrozenStages` can replace: () unless it is a ResNet.
 
     >>> import timm
     >>> body = timm.create_model("resnet18", features_only=True)
-    >>> foldable(body, trained=["layer3", "layer4"])
+    >>> foldable_stages(body, trained=["layer3", "layer4"])
     ('conv1', 'bn1', 'act1', 'maxpool', 'layer1', 'layer2')
-    >>> foldable(body, trained=["conv1"]), foldable(timm.create_model("test_vit"), trained=[])
+    >>> foldable_stages(body, trained=["conv1"]), foldable_stages(timm.create_model("test_vit"), trained=[])
     ((), ())
     """
     children = dict(body.named_children())
