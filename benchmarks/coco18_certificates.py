@@ -19,7 +19,8 @@ import numpy as np
 
 from satl.completion.statistics.assessment import CompletionSettings, assess
 from satl.completion.statistics.class_changes import TableChanges
-from satl.completion.workflow.case import Case, case_from_scores
+from satl.completion.workflow.case import Case
+from satl.completion.workflow.from_scores import case_from_scores
 from satl.labels import LabelTable, aligned_cells, read_table
 from satl.labels.io.arrays import ArrayFile
 

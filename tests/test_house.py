@@ -63,12 +63,6 @@ DOCUMENTS: dict[str, str] = {
 TEMPORARY_WORDS = frozenset(
     {
         "satl.completion.files.hand_labels",
-        "satl.completion.workflow.report_content",
-        "satl.completion.statistics.explanations",
-        "satl.completion.workflow.case",
-        "satl.completion.workflow.complete",
-        "satl.completion.workflow.from_run",
-        "satl.completion.workflow.plan_from_folder",
         "satl.demo.demo",
         "satl.experiments.results",
         "satl.export.sizes",

@@ -105,7 +105,7 @@ def test_labels_that_a_person_confirmed_are_not_doubted_again(files: Path, out: 
     assert doubted(files / "without").keys() == errors.keys() - {corrected}
     code, printed, err = satl(*again, "-o", files / "with", "--reviewed", out)
     assert (code, err) == (0, "")
-    assert "Note: 2 labels that a person decided in an earlier review are not doubted again." in printed
+    assert "Note: 2 labels that a person decided in an earlier review are not suspected again." in printed
     assert doubted(files / "with").keys() == errors.keys() - {corrected, confirmed}
     # Certificates do not depend on it.
     first, second = (files / name / "thresholds.csv" for name in ("without", "with"))

@@ -316,7 +316,7 @@ def test_a_test_that_ended_at_its_strict_end_is_told_as_such():
     assert sentence == (
         "'cat' has no threshold for present: 62 of 63 held-out cells beyond a threshold are right, but thresholds are "
         "tried from the strictest on, and at a stricter one too many were wrong to go on; about 49 labels among the "
-        "highest scores, a test of their own (satl plan), may do."
+        "highest scores, chosen by a label plan as a test of their own, may do."
     )
     # Labels of random cells may end there again.
     record = result.as_dict()["classes"][0]["present"]

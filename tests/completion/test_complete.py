@@ -13,8 +13,9 @@ from satl.completion import certify
 from satl.completion.files.changes import ChangeFormat, Group, read_changes
 from satl.completion.statistics.assessment import CompletionSettings, best_f1_threshold
 from satl.completion.statistics.class_changes import histogram, ordered
-from satl.completion.workflow.case import Case, case_from_scores
+from satl.completion.workflow.case import Case
 from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.from_scores import case_from_scores
 from satl.errors import RunError, TableError
 from satl.export.content import read_source
 from satl.labels import LabelTable, open_table, read_table, write_table
@@ -376,7 +377,7 @@ def test_positive_only_tables_are_refused_or_proposed_for(drawn: Drawn, tmp_path
     path = tmp_path / "tags.csv"
     write_table(table.with_cells(table.cells), path, format="positives")
     case = case_from_scores(write_scores(tmp_path / "s.npz", table, drawn.scores), path)
-    with pytest.raises(TableError, match=r"positive-only labels.*--review-only"):
+    with pytest.raises(TableError, match=r"positive-only labels.*review_only=True"):
         complete(case, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     done = complete(case, tmp_path / "out", CompletionSettings(review_only=True))
@@ -398,7 +399,7 @@ def test_odd_tables_are_handled(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     scores = random.random((300, 3)).astype(np.float32)
     full = np.where(random.random((300, 3)) < 0.5, 1, -1)
-    with pytest.raises(TableError, match="knows no cell, so nothing can be tested"):
+    with pytest.raises(TableError, match="no cell is known, so nothing can be tested"):
         complete(make_case(np.zeros((300, 3), dtype=np.int8), scores, tmp_path), tmp_path / "none")
     done = complete(make_case(full, scores, tmp_path), tmp_path / "all")
     assert (done.present, done.absent, done.review, done.left) == (0, 0, 0, 0)
@@ -444,12 +445,12 @@ def test_logits_are_as_good_as_probabilities(drawn: Drawn, done: Completion, tmp
 def test_out_is_written_as_a_whole_or_not_at_all(
     drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from satl.completion.workflow import complete as module
+    from satl.completion.files import report_files
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "threshold_rows", fail)
+    monkeypatch.setattr(report_files, "render_report", fail)
     with pytest.raises(RunError, match=r"out: cannot be written \(No space left on device\)"):
         run(drawn, tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["labels.csv", "scores.npz"]
@@ -521,5 +522,5 @@ def test_a_table_without_holes_says_how_it_is_to_be_read(tmp_path: Path) -> None
     drawn = Drawn(400, ("a",), prevalence=(0.5,), separation=60.0)
     done = run(drawn, tmp_path, CompletionSettings(0.8, 0.8))
     assert done.left + done.review == 0
-    assert any("pass --encoding blank with it" in note for note in done.report["notes"])
+    assert any("say that its encoding is blank" in note for note in done.report["notes"])
     assert bool(read_table(done.folder.completed, "blank").known.all())

@@ -11,9 +11,10 @@ import pytest
 from completion.drawn import Drawn
 from satl.completion.files.hand_labels import read_answers, read_audit, write_audit, write_plan
 from satl.completion.statistics.audit import draw_audit, estimate_audit
-from satl.completion.workflow.case import case_from_scores, with_plan
+from satl.completion.workflow.case import with_plan
 from satl.completion.workflow.complete import Completion, complete
-from satl.completion.workflow.plan_from_folder import plan_folder
+from satl.completion.workflow.from_scores import case_from_scores
+from satl.completion.workflow.plan_from_folder import plan_from_folder
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, read_table
 
@@ -65,7 +66,7 @@ def test_a_plan_brings_the_certificates_that_were_missing(
 ) -> None:
     lacking = [entry["name"] for entry in done.report["classes"] if not entry["present"]["certified"]]
     assert lacking
-    plan, table = plan_folder(done.folder.path, budget=300)
+    plan, table = plan_from_folder(done.folder.path, budget=300)
     assert table == drawn.table
     assert (table.cells[plan.row, plan.column] == 0).all()
     write_plan(plan, table, tmp_path / "plan.csv")
@@ -89,7 +90,7 @@ def test_a_plan_brings_the_certificates_that_were_missing(
 
 
 def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_path: Path) -> None:
-    plan, table = plan_folder(done.folder.path, budget=20)
+    plan, table = plan_from_folder(done.folder.path, budget=20)
     path = tmp_path / "plan.csv"
 
     def fresh() -> Path:
@@ -127,7 +128,7 @@ def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_
 
 
 def test_answers_of_a_person_are_not_overwritten(done: Completion, tmp_path: Path) -> None:
-    plan, table = plan_folder(done.folder.path, budget=5)
+    plan, table = plan_from_folder(done.folder.path, budget=5)
     path = tmp_path / "plan.csv"
     for _ in range(2):  # nobody has written into it
         write_plan(plan, table, path)
@@ -144,10 +145,10 @@ def test_answers_of_a_person_are_not_overwritten(done: Completion, tmp_path: Pat
         write_plan(plan, table, other)
 
 
-def test_a_plan_speaks_for_the_model_that_drew_it(
+def test_a_plan_tests_only_the_model_that_drew_it(
     drawn: Drawn, folder: Path, done: Completion, tmp_path: Path
 ) -> None:
-    plan, table = plan_folder(done.folder.path, budget=5)
+    plan, table = plan_from_folder(done.folder.path, budget=5)
     write_plan(plan, table, tmp_path / "plan.csv")
     edit(tmp_path / "plan.csv", lambda row: row.update(value="present"))
     case = case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")
@@ -158,18 +159,20 @@ def test_a_plan_speaks_for_the_model_that_drew_it(
     basis[plan.row[2], plan.column[2]] = 1
     run = replace(plain, basis=basis, tested=plain.basis != 0, source={**plain.source, "kind": "run"})
     with pytest.raises(
-        TableError, match=r"the run was trained on 1 of its cells, such as image .* Leave the plan out"
+        TableError, match=r"the run was trained on 1 of its cells, such as image .*; leave the plan out"
     ):
         with_plan(run, tmp_path / "plan.csv")
     edit(tmp_path / "plan.csv", lambda row: row.update(score=str(float(row["score"]) + 0.5)))
-    with pytest.raises(TableError, match=r"was drawn by other scores: image .* A plan speaks for the model"):
+    with pytest.raises(
+        TableError, match=r"was drawn by other scores: image .* a plan can only test the model"
+    ):
         case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")
 
 
 def test_a_plan_may_not_contradict_the_table(folder: Path, done: Completion, tmp_path: Path) -> None:
-    plan, table = plan_folder(done.folder.path, budget=1)
+    plan, table = plan_from_folder(done.folder.path, budget=1)
     write_plan(plan, table, tmp_path / "plan.csv")
-    with pytest.raises(TableError, match="has no answer yet"):
+    with pytest.raises(TableError, match="no answer yet"):
         case_from_scores(folder / "s.npz", folder / "labels.csv", plan=tmp_path / "plan.csv")
     row, column = np.argwhere(table.cells == 1)[0]
     edit(
@@ -184,9 +187,9 @@ def test_scores_that_have_moved_are_asked_for(drawn: Drawn, tmp_path: Path) -> N
     labels, scores = drawn.write(tmp_path, scores="s.npz")
     done = complete(case_from_scores(scores, labels), tmp_path / "out")
     scores.rename(tmp_path / "elsewhere.npz")
-    with pytest.raises(RunError, match="is not there: name it with --scores FILE"):
-        plan_folder(done.folder.path)
-    plan, _ = plan_folder(done.folder.path, scores=tmp_path / "elsewhere.npz")
+    with pytest.raises(RunError, match="are not there any more; name the file with scores"):
+        plan_from_folder(done.folder.path)
+    plan, _ = plan_from_folder(done.folder.path, scores=tmp_path / "elsewhere.npz")
     assert len(plan)
 
 
@@ -199,7 +202,7 @@ def test_an_audit_finds_the_truth(by: str, drawn: Drawn, done: Completion, tmp_p
     with (tmp_path / "audit.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert list(rows[0]) == ["image", "label", "value", "draw"]  # neither score nor band
-    with pytest.raises(TableError, match="has no answer yet"):
+    with pytest.raises(TableError, match="no answer yet"):
         read_audit(tmp_path / "audit.csv", table, bands)
     edit(tmp_path / "audit.csv", answer_from(table, drawn.truth))
     again, answers, without = read_audit(tmp_path / "audit.csv", table, bands)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from completion.drawn import write_scores
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.from_scores import case_from_scores
 from satl.errors import TableError
 from satl.labels import LabelTable, open_table, write_table
 from satl.labels.bands import ACCEPTED, BANDS

@@ -10,7 +10,7 @@ import yaml
 
 from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.complete import Completion
-from satl.completion.workflow.from_run import _open, case_from_run, complete_run
+from satl.completion.workflow.from_run import _open_other_table, case_from_run, complete_run
 from satl.errors import RunError, TableError
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
@@ -101,8 +101,8 @@ def test_certificates_rest_on_the_cells_held_out_of_training(
 
 
 def test_the_scores_are_kept_and_can_be_used_without_the_run(run: Path, tmp_path: Path) -> None:
-    from satl.completion.workflow.case import case_from_scores
     from satl.completion.workflow.complete import complete
+    from satl.completion.workflow.from_scores import case_from_scores
 
     done = complete_run(run, tmp_path / "out", PROMISE)
     table = done.folder.read_labels()
@@ -149,12 +149,14 @@ def test_columns_that_are_no_classes_to_a_run_are_none_later(run: Path, tmp_path
     assert case_from_run(run, aged, ignore_columns=("Age",)).table == table
     # Those of the run are passed over by themselves, and may be gone.
     for file in (aged, bare):
-        assert _open(file, None, (), ("Age",)).table == table
+        assert _open_other_table(file, None, (), ("Age",)).table == table
 
 
 def test_a_run_without_a_hold_out_can_only_propose(tmp_path: Path) -> None:
     train(tmp_path / "run", tiny_config("training.epochs=1", "training.stage1_epochs=1"))
-    with pytest.raises(RunError, match=r"trained on all its known cells.*data\.holdout=true.*--review-only"):
+    with pytest.raises(
+        RunError, match=r"trained on all its known cells.*data\.holdout=true.*review_only=True"
+    ):
         complete_run(tmp_path / "run", tmp_path / "out")
     done = complete_run(tmp_path / "run", tmp_path / "out", CompletionSettings(review_only=True))
     assert (done.present, done.absent) == (0, 0)

@@ -9,8 +9,8 @@ import pytest
 from completion.drawn import Drawn
 from satl.completion.files.completed_folder import CompletedFolder
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
+from satl.completion.workflow.from_scores import case_from_scores
 from satl.errors import RunError
 from satl.labels import read_table
 from satl.labels.bands import Band

@@ -9,8 +9,8 @@ import pytest
 from completion.drawn import Drawn
 from satl.completion.files.report_page import _code, distribution, render_report
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.from_scores import case_from_scores
 from satl.completion.workflow.report_content import statement
 
 NAMES = ("boat", "<b>bold</b> & co", "猫, cat")

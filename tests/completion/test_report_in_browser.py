@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from chromium import needs_chromium
 from completion.drawn import Drawn
-from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
+from satl.completion.workflow.from_scores import case_from_scores
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.workflow.case import case_from_scores
 from satl.completion.workflow.complete import complete
+from satl.completion.workflow.from_scores import case_from_scores
 from satl.errors import TableError
 from satl.inference.decision_thresholds import NEVER, at_least, same_threshold
 from satl.inference.threshold_files import read_thresholds

@@ -82,9 +82,9 @@ def plan_command(
     """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
     from satl.completion.files.completed_folder import CompletedFolder
     from satl.completion.files.hand_labels import describe_plan, write_plan
-    from satl.completion.workflow.plan_from_folder import plan_folder
+    from satl.completion.workflow.plan_from_folder import plan_from_folder
 
-    plan, table = plan_folder(out, budget, seed, scores)
+    plan, table = plan_from_folder(out, budget, seed, scores)
     if not len(plan):
         typer.echo(
             "No cell picked by its score is expected to bring a further certificate: nothing to plan. "

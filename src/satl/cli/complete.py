@@ -11,7 +11,6 @@ from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
-    from satl.completion.workflow.case import Case
     from satl.completion.workflow.complete import Completion
 
 
@@ -119,72 +118,46 @@ def complete_command(
     family: Literal["class", "table"] = "table" if family_wise else "class"
     assumed: Literal["same", "prevalence"] = "prevalence" if transfer == "prevalence" else "same"
     settings = CompletionSettings(precision, confidence, family, assumed, review_only)
+    columns = tuple(ignore_column or ())
     if run is not None:
-        columns = tuple(ignore_column or ())
-        case = _from_run(run, labels, encoding, columns, checkpoint, plan, images, review_only, quiet)
+        from satl.cli.progress import loading
+        from satl.completion.workflow.from_run import case_from_run
+
+        with loading("Reading images", quiet) as progress:
+            case = case_from_run(
+                run,
+                labels,
+                encoding=encoding,
+                ignore_columns=columns,
+                checkpoint=checkpoint,
+                plan=plan,
+                images=images,
+                review_only=review_only,
+                progress=progress,
+            )
     else:
-        from satl.completion.workflow.case import case_from_scores
+        from satl.completion.workflow.from_scores import case_from_scores
 
         assert scores is not None
         case = case_from_scores(
             scores,
             labels,
             encoding=encoding,
-            ignore_columns=tuple(ignore_column or ()),
+            ignore_columns=columns,
             held_out=held_out,
             certify_on=certify_on,
             plan=plan,
             images=images,
         )
     if reviewed:
-        case = _not_doubted_again(case, reviewed)
-    _say(complete(case, out, settings, list_all=list_all, force=force))
+        from satl.completion.workflow.case import with_confirmed
+        from satl.review.merge import confirmed_cells
+
+        case = with_confirmed(case, confirmed_cells(reviewed, case.table))
+    _print(complete(case, out, settings, list_all=list_all, force=force))
 
 
-def _not_doubted_again(case: Case, reviewed: list[Path]) -> Case:
-    """Leave the known cells that a person confirmed in earlier reviews out of the suspected errors."""
-    from dataclasses import replace
-
-    from satl.review.merge import confirmed_cells
-
-    confirmed = confirmed_cells(reviewed, case.table)
-    count = int(confirmed.sum())
-    note = (
-        f"{count:,} label{'s' * (count != 1)} that a person decided in an earlier review "
-        f"{'is' if count == 1 else 'are'} not doubted again."
-    )
-    return replace(case, confirmed=confirmed, notes=(*case.notes, note))
-
-
-def _from_run(
-    run: Path,
-    labels: Path | None,
-    encoding: str | None,
-    ignore_columns: tuple[str, ...],
-    checkpoint: str,
-    plan: Path | None,
-    images: Path | None,
-    review_only: bool,
-    quiet: bool,
-) -> Case:
-    from satl.cli.progress import loading
-    from satl.completion.workflow.from_run import case_from_run
-
-    with loading("Reading images", quiet) as progress:
-        return case_from_run(
-            run,
-            labels,
-            encoding=encoding,
-            ignore_columns=ignore_columns,
-            checkpoint=checkpoint,
-            plan=plan,
-            images=images,
-            review_only=review_only,
-            progress=progress,
-        )
-
-
-def _say(done: Completion) -> None:
+def _print(done: Completion) -> None:
     folder, report = done.folder, done.report
     typer.echo(report["statement"])
     typer.echo(report["model"])
@@ -197,4 +170,4 @@ def _say(done: Completion) -> None:
         typer.echo(f"Suspected label errors, offered for review: {done.errors:,}")
     typer.echo(f"Table   {folder.completed}")
     typer.echo(f"Report  {folder.page}")
-    typer.echo(f"Look at what is doubtful: satl review {in_shell(folder.path)}")
+    typer.echo(f"Review what is doubtful: satl review {in_shell(folder.path)}")

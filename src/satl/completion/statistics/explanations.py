@@ -80,7 +80,8 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         return "; more labels alone are not expected to help, a better model may"
     there = f"among the {'highest' if certificate.value > 0 else 'lowest'} scores"
     if not np.isfinite(at_random):
-        return f"; about {_number(round(in_zone), 'label')} {there}, a test of their own (satl plan), may do"
+        labels = _number(round(in_zone), "label")
+        return f"; about {labels} {there}, chosen by a label plan as a test of their own, may do"
     random = _number(round(at_random), "more label")
     return f"; about {random} of random cells, or {in_zone:,.0f} {there}, may do"
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +13,13 @@ import numpy as np
 
 from satl.completion.files.changes import HEADER, ChangeFormat, Group
 from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.files.report_files import write_report
 from satl.completion.statistics.assessment import CompletionSettings, assess
 from satl.completion.statistics.class_cells import LabelMatrix
 from satl.completion.statistics.class_changes import ClassChanges, ClassCounts, Rows, TableChanges
 from satl.completion.workflow.case import Case
-from satl.completion.workflow.report_content import build_report, threshold_rows
-from satl.errors import RunError, TableError
+from satl.completion.workflow.report_content import build_report
+from satl.errors import Argument, RunError, Sentence, TableError
 from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, write_table
 from satl.labels.bands import ACCEPTED, LEFT, REVIEW
@@ -28,10 +27,6 @@ from satl.labels.io import FORMATS
 from satl.labels.io.arrays import write_arrays, write_label_arrays
 
 _CELLS_AT_ONCE = 500_000
-_THRESHOLDS = (
-    *("class", "direction", "threshold", "target", "confidence", "precision_lower_bound"),
-    *("held_out", "errors", "accepted", "reason", "more_labels"),
-)
 
 
 @dataclass(frozen=True)
@@ -85,8 +80,8 @@ def complete(
     """
     settings = settings or CompletionSettings()
     CompletedFolder.check_free(out, force)
-    _check_case(case, settings)
-    # One class after the other is looked at from here on, so each lies in one piece of memory.
+    _require_evidence(case, settings)
+    # From here on one class after the other is looked at, so each lies in one piece of memory.
     scores, basis = np.asfortranarray(case.scores), np.asfortranarray(case.basis)
     assessment = assess(scores, basis, case.tested, settings, case.planned, case.zones)
     labels = basis if case.basis is case.table.cells else np.asfortranarray(case.table.cells)
@@ -94,21 +89,12 @@ def complete(
     with CompletedFolder.write(out, force) as folder:
         completed = labels.copy(order="F")
         with ThreadPoolExecutor(max_workers=1) as beside:
-            given = beside.submit(_write_given, case, folder)
-            found = _write_changes(folder.changes, case.table, changes, settings.precision, completed)
-            given.result()
-        write_alike(case.file, completed, folder.path)
-        report = build_report(case, settings, assessment, found, changes)
-        if not (completed == 0).any() and case.file.encoding not in (None, "words"):
-            report["notes"].append(
-                f"Nothing is unknown any more, so that the completed table may be read in several ways: pass "
-                f"--encoding {case.file.encoding} with it."
-            )
-        _write_rows(folder.thresholds, _THRESHOLDS, threshold_rows(case.table.classes, report, settings))
-        folder.report.write_text(_readable(report), encoding="utf-8")
-        from satl.completion.files.report_page import render_report
-
-        folder.page.write_text(render_report(report, Path(out)), encoding="utf-8")
+            inputs = beside.submit(_write_inputs, case, folder)
+            class_counts = _write_changes(folder.changes, case.table, changes, settings.precision, completed)
+            inputs.result()
+        _write_completed(case.file, completed, folder.path)
+        report = build_report(case, settings, assessment, class_counts, changes)
+        write_report(folder, report, Path(out))
     counts = report["counts"]
     return Completion(
         folder=CompletedFolder(out),
@@ -121,24 +107,35 @@ def complete(
     )
 
 
-def _check_case(case: Case, settings: CompletionSettings) -> None:
-    """Refuse what cannot give a certificate for any class, unless proposals are all that is wanted."""
+def _require_evidence(case: Case, settings: CompletionSettings) -> None:
+    """Refuse a case in which no class can get a certificate, unless only proposals are asked for."""
     tested = case.basis if case.tested is None else np.where(case.tested, case.basis, np.int8(0))
-    place = case.source["labels"]
+    labels = case.source["labels"]
     if not case.basis.any():
-        raise TableError(f"{place} knows no cell, so nothing can be tested: label some cells first.")
+        raise TableError(
+            "no cell is known, so nothing can be tested", where=labels, remedy="label some cells first"
+        )
     if settings.review_only:
         return
-    remedy = "or pass --review-only to get proposals for a person and no promise"
     if not tested.any():
         raise RunError(
-            f"{place}: no known cell is out of sample, so nothing can be certified: train with "
-            f"--set data.holdout=true, {remedy}."
+            "no known cell is out of sample, so nothing can be certified",
+            where=labels,
+            remedy=Sentence(
+                "train with {holdout}, or pass {review_only} to get proposals for a person and no promise",
+                holdout=Argument("settings", "data.holdout=true"),
+                review_only=Argument("review_only", True),
+            ),
         )
     if not (tested == ABSENT).any():
         raise TableError(
-            f"{place}: no tested cell is known to be absent (positive-only labels), so nothing could contradict the "
-            f"model and no precision can be certified: mark some cells as absent, {remedy}."
+            "no tested cell is known to be absent (positive-only labels), so nothing could contradict the model and no "
+            "precision can be certified",
+            where=labels,
+            remedy=Sentence(
+                "mark some cells as absent, or pass {review_only} to get proposals for a person and no promise",
+                review_only=Argument("review_only", True),
+            ),
         )
 
 
@@ -148,7 +145,7 @@ def _write_changes(
     """Write ``changes.csv`` and fill ``completed`` (N, C) in place; return what happened to every class."""
     formatted = ChangeFormat(table.images)
 
-    def some(columns: range) -> tuple[list[ClassCounts], list[bytes]]:
+    def prepare(columns: range) -> tuple[list[ClassCounts], list[bytes]]:
         counts: list[ClassCounts] = []
         text: list[bytes] = []
         for column in columns:
@@ -168,10 +165,10 @@ def _write_changes(
     kept: list[ClassCounts] = []
     with path.open("wb") as stream, ThreadPoolExecutor(max_workers=2) as pool:
         stream.write(HEADER)
-        ahead = deque(pool.submit(some, part) for part in parts[:2])
+        ahead = deque(pool.submit(prepare, part) for part in parts[:2])
         for place in range(len(parts)):
             counts, text = ahead.popleft().result()
-            ahead.extend(pool.submit(some, part) for part in parts[place + 2 : place + 3])
+            ahead.extend(pool.submit(prepare, part) for part in parts[place + 2 : place + 3])
             stream.writelines(text)
             kept.extend(counts)
     return kept
@@ -202,8 +199,8 @@ def _groups(
         yield group(found.left, -1, lower, LEFT, "model")
 
 
-def _write_given(case: Case, folder: CompletedFolder) -> None:
-    """Write what the completion started from."""
+def _write_inputs(case: Case, folder: CompletedFolder) -> None:
+    """Write the table before, the tested cells and the scores, as far as they are not kept elsewhere."""
     table = case.table
     write_label_arrays(folder.labels, table, table.cells)
     random = case.basis != 0 if case.tested is None else case.tested
@@ -222,29 +219,14 @@ def _write_given(case: Case, folder: CompletedFolder) -> None:
         write_arrays(folder.scores, arrays)
 
 
-def write_alike(file: TableFile, cells: LabelMatrix, folder: Path) -> Path:
+def _write_completed(file: TableFile, cells: LabelMatrix, folder: Path) -> None:
     """Write ``completed.*``: the table of ``file`` with other cells (N, C), in its format and encoding."""
     format = FORMATS[file.format]
     extension = file.path.suffix.lower()
     target = folder / f"completed{extension if extension in format.extensions else format.extensions[0]}"
     if format.name == "npz":
-        # A foreign file may be read in an encoding in which none is written; ours states how it is to be read.
+        # Without a second table, which for a large one takes seconds; satl states the encoding in its own files.
         write_label_arrays(target, file.table, cells, "csl" if file.encoding == "csl" else "signed")
-        return target
-    encoding = file.encoding if format.encoded else None
-    return write_table(file.table.with_cells(cells), target, encoding, format=format.name)[0]
-
-
-def _readable(report: dict[str, Any]) -> str:
-    """The report as JSON, one class a line: Python indents slowly, and a class is long."""
-    rest = {key: value for key, value in report.items() if key != "classes"}
-    head = json.dumps(rest, ensure_ascii=False, allow_nan=False, indent=1).removesuffix("\n}")
-    lines = (json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in report["classes"])
-    return f'{head},\n "classes": [\n' + ",\n".join(lines) + "\n]}\n"
-
-
-def _write_rows(path: Path, header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+    else:
+        encoding = file.encoding if format.encoded else None
+        write_table(file.table.with_cells(cells), target, encoding, format=format.name)

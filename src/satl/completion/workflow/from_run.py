@@ -1,4 +1,4 @@
-"""A trained run completes its own table; the only part of this room that needs the network."""
+"""The table of a trained run, scored by its model, as a case to complete."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.statistics.class_cells import BoolMatrix, LabelMatrix
+from satl.completion.statistics.class_cells import BoolMatrix
 from satl.completion.workflow.case import Case, with_plan
 from satl.completion.workflow.complete import Completion, complete
-from satl.errors import RunError, TableError
+from satl.errors import Argument, RunError, Sentence, TableError
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_table
 from satl.labels.holdout import HeldOut
 from satl.scores import ScoreTable
@@ -64,8 +64,8 @@ def case_from_run(
 ) -> Case:
     """Score every image of a run's table with its model; certificates rest on the cells held out of training.
 
-    They rest on the labels as the run knew them, whatever has been filled in since, so a table may be completed
-    again after a review without counting what was picked by its score.
+    They rest on the labels as the run knew them, whatever has been filled in since, so that a table may be completed
+    again after a review: labels that were picked by their score are not tested.
 
     Args:
         run: folder of a run, trained with ``data.holdout``.
@@ -73,7 +73,7 @@ def case_from_run(
         encoding: of ``labels``.
         ignore_columns: columns of ``labels`` that are no classes; if none are named, those of the run.
         checkpoint: "best" or "last".
-        plan: a file of ``satl plan`` with answers.
+        plan: a label plan with answers.
         images: folder of the images for the review; None: that of the run.
         review_only: accept a run without hold-out, of which nothing can be certified.
         progress: called with (images read, images in all).
@@ -85,8 +85,13 @@ def case_from_run(
     folder = RunFolder.open(run)
     if not folder.held_out.is_file() and not review_only:
         raise RunError(
-            f"{run} was trained on all its known cells, so nothing is left to certify on: train with "
-            "--set data.holdout=true, or pass --review-only to get proposals for a person and no promise."
+            "the run was trained on all its known cells, so none is left to test it on",
+            where=folder.path,
+            remedy=Sentence(
+                "train with {holdout}, or pass {review_only} to get proposals for a person and no promise",
+                holdout=Argument("settings", "data.holdout=true"),
+                review_only=Argument("review_only", True),
+            ),
         )
     recogniser = Recogniser.load(run, checkpoint)
     config = recogniser.config
@@ -94,10 +99,12 @@ def case_from_run(
     data = load_data(config, progress)
     if data.table.classes != recogniser.classes:
         raise RunError(
-            f"{run}: the table's classes are not those the run was trained on; restore the table or train again."
+            "the classes of its table are not those the run was trained on",
+            where=folder.path,
+            remedy="restore the table, or train again",
         )
-    trained, tested = _evidence(folder, data)
-    opened = _table(config, trained, labels, encoding, ignore_columns)
+    trained, tested = _trained_labels(folder, data)
+    opened = _open_table(config, trained, labels, encoding, ignore_columns)
     table = opened.table
     own = config.data.images if config.data.images is not None else config.data.root
     folder_of_images = images if images is not None else own
@@ -119,7 +126,7 @@ def case_from_run(
         file=opened,
         scores=scores.values,
         basis=basis,
-        tested=_tested(tested, trained, table, basis),
+        tested=_in_order_of(table, tested, trained) & (basis != 0),
         source=source,
         notes=scores.notes,
         images=None if folder_of_images is None else str(folder_of_images),
@@ -128,7 +135,7 @@ def case_from_run(
     return case if plan is None else with_plan(case, plan)
 
 
-def _evidence(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix | None]:
+def _trained_labels(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix | None]:
     """Return the labels as the run knew them, and which of them it did not train on; None: it had no hold-out."""
     if not folder.held_out.is_file():
         return data.table.with_truth(None), None
@@ -136,7 +143,7 @@ def _evidence(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix 
     return trained, HeldOut.load(folder.held_out, trained.images, trained.classes).mask
 
 
-def _table(
+def _open_table(
     config: RunConfig,
     trained: LabelTable,
     labels: str | Path | None,
@@ -145,7 +152,7 @@ def _table(
 ) -> TableFile:
     """Return the table to complete."""
     if labels is not None:
-        opened = _open(labels, encoding, ignore_columns, config.data.ignore_columns)
+        opened = _open_other_table(labels, encoding, ignore_columns, config.data.ignore_columns)
         return replace(opened, table=opened.table.with_truth(None))
     section = config.data
     if section.table is None:
@@ -162,8 +169,10 @@ def _table(
     return replace(opened, table=table)
 
 
-def _open(labels: str | Path, encoding: str | None, named: Sequence[str], of_run: Sequence[str]) -> TableFile:
-    """Open a table whose columns that are no classes are named, or were to the run; it may have lost the latter."""
+def _open_other_table(
+    labels: str | Path, encoding: str | None, named: Sequence[str], of_run: Sequence[str]
+) -> TableFile:
+    """Open a table without the columns that are named, else without those of the run, which it may have lost."""
     if named or not of_run:
         return open_table(labels, encoding, ignore_columns=named)
     try:
@@ -172,10 +181,8 @@ def _open(labels: str | Path, encoding: str | None, named: Sequence[str], of_run
         return open_table(labels, encoding)
 
 
-def _tested(
-    tested: BoolMatrix | None, trained: LabelTable, table: LabelTable, basis: LabelMatrix
-) -> BoolMatrix:
+def _in_order_of(table: LabelTable, tested: BoolMatrix | None, trained: LabelTable) -> BoolMatrix:
+    """Return the tested cells of the table of the run as cells of ``table``; none without a hold-out."""
     if tested is None:
-        return np.zeros(basis.shape, dtype=np.bool_)
-    marked = trained.with_cells(tested.astype(np.int8))
-    return (aligned_cells(marked, table, "the run") != 0) & (basis != 0)
+        return np.zeros(table.cells.shape, dtype=np.bool_)
+    return aligned_cells(trained.with_cells(tested.astype(np.int8)), table, "the run") != 0

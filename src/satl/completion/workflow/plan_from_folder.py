@@ -1,4 +1,4 @@
-"""Take a completion up again from its folder, to plan which cells to label next."""
+"""Plan the next labels for a completed folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from satl.completion.files.completed_folder import CompletedFolder
 from satl.completion.statistics.certify import certify
 from satl.completion.statistics.label_plan import LabelPlan, plan_labels
-from satl.errors import RunError
+from satl.errors import Argument, RunError, Sentence
 from satl.labels import LabelTable
 from satl.scores import read_scores
 
 
-def plan_folder(
+def plan_from_folder(
     out: str | Path, budget: int = 500, seed: int = 0, scores: str | Path | None = None
 ) -> tuple[LabelPlan, LabelTable]:
     """Plan the next labels for the table of a completion; returns the plan and the table that it is about.
@@ -30,8 +30,12 @@ def plan_folder(
     file = scores if scores is not None else folder.scores
     if scores is None and not folder.scores.is_file():
         file = Path(report["source"]["scores"])
-        if not file.is_file():
-            raise RunError(f"{file}, the scores of {out}, is not there: name it with --scores FILE.")
+        if not file.exists():
+            raise RunError(
+                f"the scores of {folder.path} are not there any more",
+                where=file,
+                remedy=Sentence("name the file with {scores}", scores=Argument("scores")),
+            )
     values = read_scores(file, table).values
     labels = np.asfortranarray(table.cells)
     certification = certify(

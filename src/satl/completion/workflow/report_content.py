@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ _WITHHELD = {
     Withheld.SHIFT: "withheld, because the unknown cells do not look like the known ones",
     Withheld.PREVALENCE: (
         "withheld, because at the share of positives estimated for the unknown cells its precision would be below "
-        "the promise; --transfer prevalence certifies for that share"
+        "the promise; a completion with transfer=prevalence certifies for that share"
     ),
 }
 
@@ -41,6 +41,17 @@ def build_report(
     table = case.table
     totals = _totals(table, counts)
     classes = _classes(table, settings, assessment, counts)
+    notes = list(case.notes)
+    if not changes.list_absent:
+        notes.append(
+            f"The {totals['absent']:,} cells accepted as absent are in the completed table, but not one by one in "
+            "changes.csv, because there are so many; a completion that lists all cells has them there."
+        )
+    if not totals["review"] + totals["left"] and case.file.encoding not in (None, "words"):
+        notes.append(
+            "Nothing is unknown any more, so the completed table may be read in several ways: say that its encoding "
+            f"is {case.file.encoding}."
+        )
     return {
         "format": FORMAT,
         "satl": __version__,
@@ -65,33 +76,11 @@ def build_report(
         ),
         "assumption": assumption(settings),
         "model": model_sentence(case),
-        "notes": [*case.notes, *_listing(changes, totals)],
+        "notes": notes,
         "counts": totals,
         "label_errors": _label_errors(table, changes),
         "classes": classes,
     }
-
-
-def threshold_rows(
-    names: Sequence[str], report: dict[str, Any], settings: CompletionSettings
-) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of ``thresholds.csv``: two for each class."""
-    for name, entry in zip(names, report["classes"], strict=True):
-        for direction in ("present", "absent"):
-            side = entry[direction]
-            yield (
-                name,
-                direction,
-                "" if side["threshold"] is None else repr(side["threshold"]),
-                settings.precision,
-                settings.confidence,
-                "" if side["precision_lower_bound"] is None else side["precision_lower_bound"],
-                side["held_out"],
-                side["errors"],
-                side["accepted"],
-                side["reason"],
-                "" if side["more_labels"] is None else side["more_labels"],
-            )
 
 
 def statement(settings: CompletionSettings, totals: dict[str, int], certified: bool = False) -> str:
@@ -135,7 +124,7 @@ def assumption(settings: CompletionSettings) -> str:
     return (
         f"The promise rests on three things: the model has not seen the labels it was tested on; {shared}; and "
         "precision does not recover below the score at which it first misses the target. The second is checked "
-        "below as far as scores can show it; `satl audit` needs no assumption."
+        "below as far as scores can show it; an audit needs no assumption."
     )
 
 
@@ -176,14 +165,6 @@ def model_sentence(case: Case) -> str:
         f"The statement is about the model that made the scores, tested on the {tested:,} of {known:,} known cells "
         f"that count as out of sample ({source['out_of_sample']}).{extra}"
     )
-
-
-def _listing(changes: TableChanges, totals: dict[str, int]) -> Iterator[str]:
-    if not changes.list_absent:
-        yield (
-            f"The {totals['absent']:,} cells accepted as absent are in the completed table, but not one by one in "
-            "changes.csv, because there are so many; --list-all lists them."
-        )
 
 
 def _totals(table: LabelTable, counts: Sequence[ClassCounts]) -> dict[str, int]:
