@@ -25,6 +25,8 @@ ORDER = (
     *("drawing", "completion", "review", "export", "experiments", "reports", "demo", "cli"),
 )
 """Rooms from left to right: each imports only from rooms to its left, deferred imports included."""
+LONGEST_MODULE = 460
+"""Lines."""
 FACADES = frozenset({"satl", "satl.__main__"})
 """Stand above all rooms: the public names, and what ``python -m satl`` runs."""
 
@@ -208,3 +210,9 @@ def test_the_library_names_no_option_and_no_command(room: str):
             found = [match for match in pattern.findall(text) if match not in FOREIGN_FLAGS]
             wrong += [f"{module}, line {line}: {match}" for match in found]
     assert not wrong, "\n".join(wrong)
+
+
+def test_modules_can_be_read_in_one_sitting():
+    lines = {file: file.read_text(encoding="utf-8").count("\n") for file in SOURCE.rglob("*.py")}
+    long = {str(file.relative_to(SOURCE)): count for file, count in lines.items() if count > LONGEST_MODULE}
+    assert not long

@@ -1,10 +1,10 @@
-"""What several training processes agree on: sums, counts and concatenations, nothing when there is one process.
+"""Sums, counts and concatenations over the training processes; with one process they do nothing.
 
 Every process holds an equal share of each batch, and the gradients that the processes find are averaged. A loss
 that is a mean over its own share is thus right by itself; one that divides by a count has to divide by
-:func:`count_per_process`, and what compares images has to look at all of them (:func:`gather_with_gradient`).
+:func:`count_per_process`, and what compares images needs all of them (:func:`gather_with_gradient`).
 
-Nothing in here asks the device for a value, and all of it can be compiled without a graph break.
+Nothing here waits for the device, and all of it can be compiled without a graph break.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ def own_part(tensor: Tensor) -> Tensor:
 
 
 def count_per_process(count: Tensor) -> Tensor:
-    """Return what a process divides the sum of its own cells by, for a mean over the cells of all processes.
+    """Return the divisor of a process's own sum, for a mean over the cells of all processes.
 
-    That is the mean of ``count`` over the processes, not below one cell in all of them together. No gradient. Where
-    gradients are off nobody trains, and a process may well be alone in asking: it then counts its own cells.
+    That is the mean of ``count`` over the processes, at least one cell in all of them together. No gradient. Where
+    gradients are off there is no training, and a process may call this alone: it then counts its own cells.
 
     >>> count_per_process(torch.tensor(0))
     tensor(1)

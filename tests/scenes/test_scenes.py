@@ -18,7 +18,7 @@ from satl.scenes import SCENE_CLASSES, make_scenes, render_scene, write_scenes
 from satl.scenes.brush import Brush, Dice, circle, clip, rectangle
 from satl.scenes.contexts import COMPANIONS, CONTEXTS, choose_categories
 from satl.scenes.objects import CATEGORIES, draw_category
-from satl.scenes.render import MIN_VISIBLE, Item, compose, visible_parts
+from satl.scenes.render import MIN_VISIBLE, SceneItem, compose, visible_parts
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +179,10 @@ def test_labelled_objects_are_visible_and_nothing_else_is_labelled():
     assert overlapping > 50, "objects are meant to hide parts of each other"
 
 
-def _square(x: float, y: float, scale: float = 0.5) -> Item:
+def _square(x: float, y: float, scale: float = 0.5) -> SceneItem:
     brush = Brush(Dice(np.random.Generator(np.random.PCG64(0))))
     brush.box(-0.5, -0.5, 0.5, 0.5, (200, 0, 0))
-    return Item(brush, "ball", scale, 0.0, False, 1.0, x, y)
+    return SceneItem(brush, "ball", scale, 0.0, False, 1.0, x, y)
 
 
 def test_visible_parts_count_cover_and_frame():

@@ -1,4 +1,9 @@
-"""Average precision per class over the known cells, independent of the order of tied scores."""
+"""Average precision per class over the known cells, independent of the order of tied scores.
+
+Ours, and not scikit-learn's or torchmetrics', because it leaves unknown cells out, gives both the interpolated and the
+plain value, and takes 0.05 to 0.12 of scikit-learn's time (``benchmarks/average_precision.py``), with the same plain
+value.
+"""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def clopper_pearson_lower(
 
     Args:
         correct: cells that are right.
-        total: cells that were looked at; 0 gives the bound 0.
+        total: cells in the sample; 0 gives the bound 0.
         confidence: one-sided, in (0, 1).
 
     >>> clopper_pearson_lower([59, 58, 0], [59, 58, 0]).round(4)

@@ -118,7 +118,7 @@ def pseudo_label_quality(
 
     Args:
         pseudo: (N, C) either booleans, or labels in which pseudo-labels are +1; its values at known
-            cells are not looked at.
+            cells are ignored.
         labels: (N, C) the training labels; only cells that are 0 (unknown) count.
         truth: (N, C) in {+1 present, -1 absent, 0 not even known to the judge}.
 

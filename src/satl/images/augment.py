@@ -1,8 +1,12 @@
 """Crop, resize, flip and normalise whole batches on the device.
 
-How a crop is resized is the business of :mod:`satl.images.resample`; here the crops are drawn, and bytes
-become what a network takes. Drawing is apart from doing: what is done to given crops waits for nothing and
-can be compiled or captured in a CUDA graph.
+:mod:`satl.images.resample` resizes the crops; here they are drawn at random, and bytes become what a network takes.
+Drawing is separate from applying: applying given crops waits for nothing and can be compiled or captured in a CUDA
+graph.
+
+Ours, and not torchvision's transforms, because those crop one image at a time: on a CPU this is 2 to 8 times as fast
+(``benchmarks/augmentation.py``), on a GPU a batch is a few matrix products, and the draws depend on the position in
+the global batch only, so that any number of processes augments alike.
 """
 
 from __future__ import annotations
@@ -136,7 +140,8 @@ class _Normalise(nn.Module):
         result: Tensor = crop_resize(images, top, left, length, flip, size, scale, shift, self.channels_last)
         return result if grey else result.to(self.dtype)
 
-    def follow(self, images: Tensor) -> None:
+    def move_to_device_of(self, images: Tensor) -> None:
+        """Move the constants to the device of the images."""
         if images.device != self.scale.device:
             self.to(images.device)
 
@@ -145,7 +150,7 @@ class TrainAugment(_Normalise):
     """The published training pipeline for a batch: random square crop, resize, flip, normalise.
 
     A crop size is drawn uniformly from ``crop_sizes``, then a position uniformly, then a flip with
-    probability 1/2. The module follows the device of the images and has no state worth saving. A call is
+    probability 1/2. The module moves to the device of the images and has no state to save. A call is
     :meth:`draw`, then :meth:`perform`.
 
     Args:
@@ -205,13 +210,13 @@ class TrainAugment(_Normalise):
         ``total`` draws are made and those from ``first`` on are used: processes that hold shares of one
         global batch (:meth:`satl.images.Batches.share`) and equal generators augment it as one process would.
         """
-        self.follow(images)
+        self.move_to_device_of(images)
         return self.perform(images, *self.draw(images.shape[0], generator, first=first, total=total))
 
     def draw(
         self, num: int, generator: torch.Generator, *, first: int = 0, total: int | None = None
     ) -> tuple[Crops, Tensor | None]:
-        """Draw what happens to images ``first`` to ``first + num`` of a global batch of ``total``.
+        """Draw the crops and colour factors of images ``first`` to ``first + num`` of a global batch of ``total``.
 
         Returns:
             The crops, and the factors of brightness, contrast and saturation, (3, num), or ``None`` without
@@ -230,14 +235,14 @@ class TrainAugment(_Normalise):
 
     @torch.no_grad()
     def perform(self, images: Tensor, crops: Crops, factors: Tensor | None = None) -> Tensor:
-        """Do to uint8 images (B, 3, S, S) what was drawn: ``dtype`` (B, 3, out, out).
+        """Apply what was drawn to uint8 images (B, 3, S, S): ``dtype`` (B, 3, out, out).
 
         Nothing in here waits for the device or depends on a random number.
         """
         if images.shape[1:] != (3, self.input_size, self.input_size):
             expected = f"(B, 3, {self.input_size}, {self.input_size})"
             raise ArrayError(f"images must be {expected}, not {tuple(images.shape)}")
-        self.follow(images)
+        self.move_to_device_of(images)
         with torch.autocast(images.device.type, enabled=False):
             if factors is None and by_bytes(images.device, self.input_size, self.output_size):
                 length = self.crop_sizes[crops.kind]
@@ -290,7 +295,7 @@ class EvalTransform(_Normalise):
     @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Resize and normalise uint8 images (B, 3, S, S) to ``dtype`` (B, 3, out, out)."""
-        self.follow(images)
+        self.move_to_device_of(images)
         num, _, _, size = images.shape
         with torch.autocast(images.device.type, enabled=False):
             if by_bytes(images.device, size, self.output_size):

@@ -1,7 +1,8 @@
 """Batches of uint8 images in an order that depends on the seed and the epoch alone.
 
 Nothing here reads or changes a global random state, so a run that is resumed, or split over more processes,
-sees the same global batches as one left alone.
+sees the same global batches as an uninterrupted one. Worker processes are those of torch's ``DataLoader``; ours is the
+order by position, which its samplers do not promise across versions and numbers of processes.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from satl.images.resident import ResidentImages
 from satl.images.source import BulkSource, ImageSource
 from satl.images.store import PackedImages
 
-_AHEAD = 2  # batches that are gathered while the caller is busy with the one before
+_PREFETCHED = 2  # batches that are gathered while the caller is busy with the one before
 
 
 class Batch(NamedTuple):
@@ -219,8 +220,8 @@ class Batches:
         self._kept = None
 
     def _gather(self, source: BulkSource, steps: list[NDArray[np.int64]]) -> Iterator[Batch]:
-        hides_something = self.pin_memory or isinstance(source, PackedImages)
-        if self.workers == 0 or isinstance(source, ResidentImages) or not hides_something:
+        is_slow = self.pin_memory or isinstance(source, PackedImages)
+        if self.workers == 0 or isinstance(source, ResidentImages) or not is_slow:
             for rows in steps:
                 yield self._gathered(source, rows)
             return
@@ -229,7 +230,7 @@ class Batches:
             pending: deque[Future[Batch]] = deque()
             for rows in steps:
                 pending.append(executor.submit(self._gathered, source, rows))
-                if len(pending) > _AHEAD:
+                if len(pending) > _PREFETCHED:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -250,8 +251,8 @@ class Batches:
         if start_step == len(self):
             return
         stream, self._kept = self._kept, None
-        if stream is None or stream.place != (epoch, start_step):
-            stream = None  # ends the workers of another place before new ones start
+        if stream is None or stream.position != (epoch, start_step):
+            stream = None  # ends the workers of another position before new ones start
             stream = _Stream(self, epoch, start_step)
         try:
             for step, rows in enumerate(self.rows(epoch)[start_step:], start=start_step + 1):
@@ -260,7 +261,7 @@ class Batches:
                 if isinstance(item, _Failure):
                     raise item.error
                 if step == len(self) and self.epochs is not None and epoch + 1 < self.epochs:
-                    stream.place = (epoch + 1, 0)
+                    stream.position = (epoch + 1, 0)
                     self._kept = stream
                 # Made here: every tensor that a worker sends keeps a file open for as long as it lives.
                 indices = torch.from_numpy(rows.copy())
@@ -270,10 +271,10 @@ class Batches:
 
 
 class _Stream:
-    """Decoded batches from a place on: to the end of its epoch, or on and on where ``epochs`` is given."""
+    """Decoded batches from a position on: to the end of its epoch, or of all epochs where ``epochs`` is given."""
 
     def __init__(self, batches: Batches, epoch: int, start_step: int) -> None:
-        self.place = (epoch, start_step)
+        self.position = (epoch, start_step)
         last = epoch + 1 if batches.epochs is None else max(batches.epochs, epoch + 1)
         steps = len(batches) * (last - epoch) - start_step
         loader: DataLoader[torch.Tensor | _Failure] = DataLoader(

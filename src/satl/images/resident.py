@@ -54,7 +54,7 @@ class ResidentImages:
     def gather(self, rows: Tensor, out: Tensor | None = None) -> Tensor:
         """Images at ``rows`` (int64, B): uint8 (B, 3, S, S) on the device, channels last in memory.
 
-        Nothing waits for the device; ``rows`` in page-locked memory travel while the host goes on.
+        Nothing waits for the device; ``rows`` in page-locked memory are copied asynchronously.
         """
         rows = rows.to(self.device, non_blocking=True)
         if out is None:
@@ -63,9 +63,9 @@ class ResidentImages:
 
 
 def default_limit(device: torch.device | str) -> int:
-    """Bytes of images that :func:`cached_on_device` keeps on ``device``: a quarter of what is free now, 4 GiB on a CPU.
+    """Return how many bytes :func:`cached_on_device` may use: a quarter of the free GPU memory, 4 GiB on a CPU.
 
-    Three quarters are left to weights, activations and what other processes ask for.
+    Three quarters are left to weights, activations and other processes.
     """
     device = torch.device(device)
     if device.type != "cuda":

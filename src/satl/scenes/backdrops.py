@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from satl.scenes.brush import Brush, Colour, mix, shade
-from satl.scenes.objects import PAINTS, WOOD
+from satl.scenes.paints import PAINTS, WOOD
 
 SKIES: tuple[tuple[Colour, Colour], ...] = (
     ((132, 186, 226), (214, 232, 240)),

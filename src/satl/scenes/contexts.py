@@ -16,7 +16,7 @@ from satl.scenes.objects import CATEGORIES
 
 LABEL_COUNTS = (2, 3, 4)
 LABEL_COUNT_WEIGHTS = (0.45, 0.08, 0.47)
-STRANGER_WEIGHT = 0.05
+UNUSUAL_WEIGHT = 0.05
 """Weight of a category in a context that does not mention it."""
 
 FOREIGN_BACKDROP = 0.10
@@ -85,7 +85,7 @@ def choose_categories(dice: Dice) -> tuple[str, list[str]]:
     """
     context = list(CONTEXTS)[dice.weighted([c.share for c in CONTEXTS.values()])]
     count = LABEL_COUNTS[dice.weighted(LABEL_COUNT_WEIGHTS)]
-    weights = {name: CONTEXTS[context].weights.get(name, STRANGER_WEIGHT) for name in CATEGORIES}
+    weights = {name: CONTEXTS[context].weights.get(name, UNUSUAL_WEIGHT) for name in CATEGORIES}
     chosen: list[str] = []
     while len(chosen) < count:
         name = list(weights)[dice.weighted(list(weights.values()))]

@@ -1,4 +1,4 @@
-"""From dice to pixels: lay out the objects so that each can be seen, paint, light, and shrink.
+"""Compose a scene so that each object can be seen, then paint, light and shrink it.
 
 All decisions are drawn before the first pixel and do not depend on the image size, so a scene has the same
 content and the same labels at any size.
@@ -26,13 +26,13 @@ MIN_VISIBLE = 0.6
 
 _TRIES = 40
 _ALONE = 1
-"""Sets the dice of pictures of one object apart from those of all scenes, whatever their seeds."""
+"""Part of the seed of pictures of one object, so that they never share random numbers with a scene."""
 _CONTOUR = (38, 34, 44)
 
 
 @dataclass
-class Item:
-    """One thing in a scene: its polygons, its category (None for clutter) and where it stands."""
+class SceneItem:
+    """One object of a scene: its polygons, its category (None for clutter) and its position."""
 
     brush: Brush
     category: str | None
@@ -103,7 +103,7 @@ def _make_light(dice: Dice) -> Light:
 
 
 class _Surroundings(NamedTuple):
-    """What stands behind the objects, and the light."""
+    """Background and light of a scene."""
 
     horizon: float
     light: Light
@@ -115,12 +115,12 @@ class _Surroundings(NamedTuple):
 
 @dataclass
 class Scene:
-    """Everything that is decided about one picture before it is painted; items from back to front."""
+    """Content of one picture before it is painted; items from back to front."""
 
     context: str
     backdrop: Brush
     gradient: tuple[tuple[int, int, int], tuple[int, int, int]]
-    items: list[Item]
+    items: list[SceneItem]
     light: Light
 
     @property
@@ -129,15 +129,15 @@ class Scene:
         return [item.category for item in self.items if item.category is not None]
 
 
-def _make_item(dice: Dice, name: str, shrink: float) -> Item:
+def _make_item(dice: Dice, name: str, shrink: float) -> SceneItem:
     category = CATEGORIES[name]
     brush = draw_category(name, dice)
     scale = dice.between(*category.scale) * shrink
     turn = dice.between(-category.tilt, category.tilt)
-    return Item(brush, name, scale, turn, dice.chance(0.5), dice.between(0.92, 1.09))
+    return SceneItem(brush, name, scale, turn, dice.chance(0.5), dice.between(0.92, 1.09))
 
 
-def _place(dice: Dice, item: Item, place: str, around: _Surroundings) -> None:
+def _place(dice: Dice, item: SceneItem, place: str, around: _Surroundings) -> None:
     """Choose a position in the zone of the category; zones are wide, so position is a weak hint."""
     x0, y0, x1, y1 = *item.low, *item.high
     slack, grounded = 0.14 * (x1 - x0), False
@@ -158,7 +158,7 @@ def _place(dice: Dice, item: Item, place: str, around: _Surroundings) -> None:
     item.grounded = grounded
 
 
-def _overlap(first: Item, second: Item) -> float:
+def _overlap(first: SceneItem, second: SceneItem) -> float:
     """Shared area of two boxes as a part of the smaller one."""
     a, b = first.box(), second.box()
     wide, tall = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
@@ -167,7 +167,7 @@ def _overlap(first: Item, second: Item) -> float:
     return wide * tall / min((a[2] - a[0]) * (a[3] - a[1]), (b[2] - b[0]) * (b[3] - b[1]))
 
 
-def visible_parts(items: list[Item]) -> list[float]:
+def visible_parts(items: list[SceneItem]) -> list[float]:
     """Visible part of each item's whole silhouette, given the items in front of it and the frame.
 
     ``items`` stand from back to front.
@@ -199,14 +199,14 @@ def compose(index: int, seed: int = 0) -> Scene:
     if dice.chance(0.12):
         twin = dice.pick(names)
         objects.append(_make_item(dice, twin, shrink * 0.8))
-    clutter: list[Item] = []
+    clutter: list[SceneItem] = []
     for _ in range(dice.weighted((0.5, 0.35, 0.15))):
         brush = Brush(dice)
         dice.pick(CLUTTER[look])(brush)
         clutter.append(
-            Item(brush, None, dice.between(0.12, 0.24), dice.between(-8, 8), dice.chance(0.5), 1.0)
+            SceneItem(brush, None, dice.between(0.12, 0.24), dice.between(-8, 8), dice.chance(0.5), 1.0)
         )
-    items: list[Item] = []
+    items: list[SceneItem] = []
     for attempt in range(12):
         items = _arrange(dice, objects, clutter if attempt < 6 else [], around)
         parts = visible_parts(items)
@@ -225,7 +225,7 @@ def compose(index: int, seed: int = 0) -> Scene:
 def compose_object(index: int, seed: int = 0) -> Scene:
     """Decide everything about a picture of one object alone: any category, as likely as any other, on any backdrop.
 
-    Nothing here says which objects occur together or where: that is left for the scenes to teach.
+    It says nothing about which objects occur together or where; only the scenes do.
     """
     dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index, _ALONE]))))
     name, look = dice.pick(list(CATEGORIES)), dice.pick(list(CONTEXTS))
@@ -246,12 +246,14 @@ def _surroundings(dice: Dice, look: str) -> _Surroundings:
     return _Surroundings(horizon, light, backdrop, gradient, outdoors, water=look == "sea")
 
 
-def _arrange(dice: Dice, objects: list[Item], clutter: list[Item], around: _Surroundings) -> list[Item]:
+def _arrange(
+    dice: Dice, objects: list[SceneItem], clutter: list[SceneItem], around: _Surroundings
+) -> list[SceneItem]:
     """Place clutter anywhere low, then each object where it overlaps the others least of a few tries."""
     for item in clutter:
         _place(dice, item, "ground", around)
     allowed = dice.pick((0.0, 0.1, 0.2, 0.3))
-    placed: list[Item] = []
+    placed: list[SceneItem] = []
     for item in sorted(objects, key=lambda one: -one.scale):
         best, spot = math.inf, (0.0, 0.0, 0.0, False)
         place = CATEGORIES[str(item.category)].place
@@ -267,7 +269,7 @@ def _arrange(dice: Dice, objects: list[Item], clutter: list[Item], around: _Surr
     return sorted([*clutter, *placed], key=lambda one: one.depth)
 
 
-def _side_by_side(objects: list[Item]) -> list[Item]:
+def _side_by_side(objects: list[SceneItem]) -> list[SceneItem]:
     """Last resort: one object in each quarter of the picture, small enough to fit."""
     for number, item in enumerate(objects):
         span = max(item.high[0] - item.low[0], item.high[1] - item.low[1])
