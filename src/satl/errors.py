@@ -13,7 +13,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,20 @@ class Sentence:
     >>> sentence = Sentence("pass {force} to replace it", force=Argument("force", True))
     >>> str(sentence), sentence.worded(lambda part: f"--{part.name}")
     ('pass force=True to replace it', 'pass --force to replace it')
+
+    Args:
+        text: with a field in braces for each part.
+        parts: arguments and tasks; also a text that a user chose, such as a path, which may hold braces itself.
     """
 
-    def __init__(self, text: str, **parts: Argument | Task) -> None:
+    def __init__(self, text: str, **parts: Argument | Task | str) -> None:
         self.text, self.parts = text, parts
 
     def worded(self, words: Wording) -> str:
         """Return the text with its arguments and tasks in these words."""
-        return self.text.format_map({name: words(part) for name, part in self.parts.items()})
+        return self.text.format_map(
+            {name: part if isinstance(part, str) else words(part) for name, part in self.parts.items()}
+        )
 
     def __str__(self) -> str:
         return self.worded(str)
@@ -117,6 +123,14 @@ class SatlError(Exception):
 
     def __str__(self) -> str:
         return self.worded()
+
+    def at(self, where: str | os.PathLike[str]) -> Self:
+        """Return the same error about ``where``, unless it says itself where.
+
+        >>> str(SatlError("is empty").at("a.csv")), str(SatlError("is empty", where="b.csv").at("a.csv"))
+        ('a.csv: is empty', 'b.csv: is empty')
+        """
+        return type(self)(self.what, where=where if self.where is None else self.where, remedy=self.remedy)
 
     def __reduce__(self) -> Any:
         # Keywords are not among the arguments that an exception is made again from in another process.

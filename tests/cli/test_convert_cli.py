@@ -140,7 +140,7 @@ def test_nothing_is_overwritten_without_being_told(satl: Satl, tmp_path: Path, t
     source, target = tmp_path / "t.csv", tmp_path / "u.csv"
     write_table(table, source)
     target.write_text("precious")
-    assert "u.csv exists already: choose another name, or pass --force" in refused(
+    assert "u.csv: exists already; choose another name, or pass --force" in refused(
         satl, "convert", source, target
     )
     assert target.read_text() == "precious"
@@ -152,7 +152,7 @@ def test_nothing_is_overwritten_without_being_told(satl: Satl, tmp_path: Path, t
     masked = mask_table(table.with_split(None), 0.5)
     write_table(masked, tmp_path / "m.npz")
     truth_path(tmp_path / "m.csv").write_text("precious")
-    assert "m.truth.csv exists already" in refused(satl, "convert", tmp_path / "m.npz", tmp_path / "m.csv")
+    assert "m.truth.csv: exists already" in refused(satl, "convert", tmp_path / "m.npz", tmp_path / "m.csv")
     assert not (tmp_path / "m.csv").exists()
     write_table(table.with_truth(table.cells), tmp_path / "x.csv", truth=tmp_path / "y.truth.csv")
     said = refused(
@@ -176,12 +176,12 @@ def test_what_a_format_cannot_say_is_refused(satl: Satl, tmp_path: Path, table: 
         (
             "u.json",
             ("--format", "coco"),
-            "COCO json cannot say unknown, and 5 cells are unknown: pass --format lvis",
+            "COCO json cannot say unknown, and 5 cells are unknown; pass --format lvis",
         ),
         ("u.json", (), "could be any of coco, lvis"),
         ("u.csv", ("--format", "lvis"), "format 'lvis' is for .json files"),
         ("u.csv", ("--format", "lnog"), "did you mean 'long'?"),
-        ("u.csv", ("--to-encoding", "complete"), "5 cells are unknown: choose encoding 'blank'"),
+        ("u.csv", ("--to-encoding", "complete"), "5 cells are unknown; choose encoding 'blank'"),
         ("u.jsonl", ("--to-encoding", "signed"), "leave out --encoding"),
         ("u.xlsx", (), "satl writes .csv"),
     ):

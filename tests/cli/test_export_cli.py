@@ -150,7 +150,12 @@ def test_left_out_cells_are_named(satl: Satl, completed: Completed, tmp_path: Pa
 def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     export = ("export", completed.out, "-o", file, "-f")
-    refused(satl, *export, "labelstudio", parts=("no format 'labelstudio'", "did you mean 'label-studio'"))
+    refused(
+        satl,
+        *export,
+        "labelstudio",
+        parts=("--format labelstudio: is not", "did you mean 'label-studio'"),
+    )
     refused(satl, *export, "cvat", parts=("x.json", "'cvat' is for .xml files"))
     refused(
         satl, *export, "coco", "--address", "s3://b/", parts=("--address: format 'coco' writes no address",)
@@ -162,7 +167,7 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     refused(satl, *inside, parts=("report.json", "lies in the folder that is exported", "-o"))
     assert not file.exists()
     assert satl(*export, "coco")[0] == 0
-    refused(satl, *export, "coco", parts=("x.json exists already", "--force"))
+    refused(satl, *export, "coco", parts=("x.json: exists already", "--force"))
     assert satl(*export, "coco", "--force")[0] == 0
     table = tmp_path / "labels.csv"
     before = table.read_bytes()

@@ -143,8 +143,8 @@ def test_ambiguous_until_the_encoding_is_named(complete: Path) -> None:
     for command in (("inspect", complete), ("mask", complete, "--proportion", 0.5)):
         result = run(*command)
         assert isinstance(result.exception, EncodingError)
-        assert "--encoding complete" in str(result.exception)
-        assert "--encoding signed" in str(result.exception)
+        assert "encoding='complete'" in str(result.exception)
+        assert "encoding='signed'" in str(result.exception)
         assert run(*command, "--encoding", "complete").exit_code == 0
     assert "as given" in good("inspect", complete, "--encoding", "complete")
 
@@ -217,7 +217,7 @@ def test_mask_asks_before_it_overwrites(pets: Path, tmp_path: Path) -> None:
         precious.write_text("precious")
         result = run("mask", pets, "--proportion", 0.5, "-o", out)
         assert isinstance(result.exception, TableError)
-        assert f"{precious} exists already: choose another name, or pass --force" in str(result.exception)
+        assert f"{precious}: exists already; choose another name, or pass force=True" in str(result.exception)
         assert sorted(tmp_path.iterdir()) == sorted([pets, precious])
         assert precious.read_text() == "precious"
         precious.unlink()
@@ -248,7 +248,7 @@ def test_mask_never_overwrites_its_source(pets: Path, tmp_path: Path) -> None:
         (
             ("mask", "{pets}", "--proportion", "0.5", "--seed", "-1", "-o", "{pets}.csv"),
             SatlError,
-            "the seed is -1",
+            "seed=-1: must lie",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_merge_asks_before_it_overwrites_a_file(satl: Satl, completed: Completed
     write_table(completed.table.with_truth(completed.table.cells), table)
     for precious in (new, tmp_path / "new.truth.csv"):
         precious.write_text("precious")
-        parts = (f"{precious} exists already", "--force")
+        parts = (f"{precious}: exists already", "--force")
         refused(satl, "merge", completed.out, table, "-o", new, parts=parts)
         assert precious.read_text() == "precious"
         precious.unlink()
@@ -138,16 +138,16 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     refused(
         satl, "review", completed.out, "--images", tmp_path / "no", parts=("no: does not exist", "--images")
     )
-    refused(satl, "review", completed.out, "--host", "0.0.0.0", parts=("every network", "--host 192.168"))
+    refused(satl, "review", completed.out, "--host", "0.0.0.0", parts=("every network", "such as 192.168"))
     refused(
-        satl, "review", completed.out, "--host", "no.such.host.invalid", parts=("no address", "127.0.0.1")
+        satl, "review", completed.out, "--host", "no.such.host.invalid", parts=("not an address", "127.0.0.1")
     )
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         refused(
-            satl, "review", completed.out, "--port", port, parts=(f"--port {port} is taken", "leave it out")
+            satl, "review", completed.out, "--port", port, parts=(f"--port {port}: is taken", "leave it out")
         )
     refused(satl, "merge", completed.out, table, "-o", new, parts=("holds no decision", "satl review"))
     refused(satl, "merge", completed.out, table, "-o", new, "--include", "all", parts=("--include accepted",))

@@ -144,7 +144,7 @@ def test_columns_that_are_no_classes_to_a_run_are_none_later(run: Path, tmp_path
     write_table(table, bare)
     head, *lines = bare.read_text().splitlines()
     aged.write_text("\n".join([f"{head},Age", *(f"{line},40" for line in lines)]) + "\n")
-    with pytest.raises(TableError, match="--ignore-column 'Age'"):
+    with pytest.raises(TableError, match="ignore_columns='Age'"):
         case_from_run(run, aged)
     assert case_from_run(run, aged, ignore_columns=("Age",)).table == table
     # Those of the run are passed over by themselves, and may be gone.

@@ -171,9 +171,9 @@ def test_a_half_downloaded_file_is_refused_and_not_remembered(tmp_path: Path, ca
 
 def test_json_takes_no_encoding(tmp_path: Path) -> None:
     path = coco_file(tmp_path / "t.json")
-    with pytest.raises(EncodingError, match="leave out --encoding"):
+    with pytest.raises(EncodingError, match="leave out encoding"):
         read_table(path, "signed")
-    with pytest.raises(EncodingError, match="leave out --encoding"):
+    with pytest.raises(EncodingError, match="leave out encoding"):
         write_table(read_table(path), tmp_path / "u.json", "signed", format="coco")
 
 

@@ -375,10 +375,10 @@ def test_chexpert_refused(tmp_path: Path) -> None:
             whole.replace(",-1.0,1.0", ",yes,1.0"),
             r"row 2 .*column 'Cardiomegaly': 'yes' is not 1, 0, -1 or blank",
         ),
-        # --ignore-column does not go with a data set, so it is not offered.
+        # ignore_columns does not go with a data set, so it is not offered.
         (
             whole.replace(",-1.0,1.0", ",u,1.0"),
-            r"row 2 .*column 'Cardiomegaly': 'u' is not a label: .*if 'Cardiomegaly' is not a class\.$",
+            r"row 2 .*column 'Cardiomegaly': 'u' is not a label; .*if 'Cardiomegaly' is not a class\.$",
         ),
         (whole.replace("Edema", "Oedema"), r"valid\.csv has no column 'Oedema' \(did you mean 'Edema'\?\)"),
         (

@@ -11,6 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from satl.cli.labels import register
+from satl.cli.wording import shell_words
+from satl.errors import SatlError
 from satl.labels import ENCODINGS
 from satl.labels.io import FORMATS
 
@@ -33,7 +35,9 @@ def run(command: str) -> str:
     app = typer.Typer()
     register(app)
     result = CliRunner().invoke(app, arguments)
-    return result.stdout + ("" if result.exception is None else str(result.exception))
+    return result.stdout + (
+        result.exception.worded(shell_words) if isinstance(result.exception, SatlError) else ""
+    )
 
 
 def test_console_blocks() -> None:

@@ -77,10 +77,10 @@ def test_refused_with_the_options_to_pass(seen: set[str], choices: tuple[str, ..
     with pytest.raises(EncodingError) as caught:
         detect_encoding(dict.fromkeys(sorted(seen), 7), "pets.csv")
     message = str(caught.value)
-    assert message.startswith("pets.csv can be read in ")
+    assert message.startswith("pets.csv: can be read in ")
     for value in seen:
         assert f"{value or 'blank'} in 7 cells" in message
-    options = [word for word in ENCODINGS if f"--encoding {word} (" in message]
+    options = [word for word in ENCODINGS if f"encoding={word!r} (" in message]
     assert sorted(options) == sorted(choices)
 
 
@@ -88,9 +88,9 @@ def test_a_refusal_says_what_each_choice_would_give() -> None:
     with pytest.raises(EncodingError) as caught:
         detect_encoding({"0": 9000, "1": 300, "-1": 700}, "pets.csv")
     assert str(caught.value) == (
-        "pets.csv can be read in 2 ways (0 in 9,000 cells, 1 in 300 cells, -1 in 700 cells): "
-        "pass --encoding signed (1 present, -1 absent, 0 or blank unknown: 300 present, 700 absent, 9,000 unknown), "
-        "or --encoding csl (1 present, 0 absent, -1 unknown: 300 present, 9,000 absent, 700 unknown)."
+        "pets.csv: can be read in 2 ways (0 in 9,000 cells, 1 in 300 cells, -1 in 700 cells); "
+        "pass encoding='signed' (1 present, -1 absent, 0 or blank unknown: 300 present, 700 absent, 9,000 unknown), "
+        "or encoding='csl' (1 present, 0 absent, -1 unknown: 300 present, 9,000 absent, 700 unknown)."
     )
 
 
@@ -124,7 +124,7 @@ def test_meaning_of_the_numbers(name: str, one: int, zero: int, minus: int | Non
 
 def test_unknown_encoding_names_the_nearest() -> None:
     with pytest.raises(
-        EncodingError, match=r"no encoding 'sign' \(did you mean 'signed'\?\): pass --encoding"
+        EncodingError, match=r"encoding='sign': is not an encoding \(did you mean 'signed'\?\); choose"
     ):
         find_encoding("sign")
 
@@ -157,5 +157,5 @@ def test_default_encoding_can_be_read_back() -> None:
 
 
 def test_complete_refuses_unknown_cells() -> None:
-    with pytest.raises(TableError, match="2 cells are unknown: choose encoding 'blank'"):
+    with pytest.raises(TableError, match="2 cells are unknown; choose encoding 'blank'"):
         require_writable(np.array([[0, 0, 1]], dtype=np.int8), ENCODINGS["complete"])

@@ -94,13 +94,13 @@ def test_masking_twice_keeps_the_first_truth() -> None:
 
 @pytest.mark.parametrize("proportion", [0, -0.1, 1.01, 10, float("nan"), float("inf")])
 def test_bad_proportions(proportion: float) -> None:
-    with pytest.raises(SatlError, match=f"keep is {proportion}, but must be above 0 and at most 1"):
+    with pytest.raises(SatlError, match=f"proportion={proportion}: must be above 0 and at most 1"):
         mask_table(complete(3), proportion)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
 def test_bad_seed(seed: int) -> None:
-    with pytest.raises(SatlError, match=f"the seed is {seed}"):
+    with pytest.raises(SatlError, match=f"seed={seed}: must lie"):
         mask_table(complete(3), 0.5, seed)
 
 

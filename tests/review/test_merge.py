@@ -98,7 +98,7 @@ def test_columns_that_are_no_classes_can_be_passed_over(tmp_path: Path, table: L
     aged = [f"{head},Age", *(f"{line},{40 + row}" for row, line in enumerate(lines))]
     source.write_text("\n".join(aged) + "\n", encoding="utf-8")
     out = reviewed(tmp_path / "out", table, DECISIONS)
-    with pytest.raises(TableError, match="--ignore-column 'Age'"):
+    with pytest.raises(TableError, match="ignore_columns='Age'"):
         merge_review(out, source, new)
     app = typer.Typer()
     register(app)

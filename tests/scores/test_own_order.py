@@ -149,7 +149,7 @@ def test_npz_with_scores_alone_counts_its_rows_and_columns(tmp_path: Path) -> No
 
 def test_labels_that_can_be_read_in_several_ways_are_not_guessed(tmp_path: Path) -> None:
     path = save(tmp_path / "s.npz", scores=SCORES, labels=np.array([[1, 0], [0, 1], [0, 0]]))
-    with pytest.raises(EncodingError, match=r"--encoding complete .* or --encoding signed"):
+    with pytest.raises(EncodingError, match=r"encoding='complete' .* or encoding='signed'"):
         read_scores(path)
     file = read_scores(path, encoding="complete")
     assert file.labels is not None

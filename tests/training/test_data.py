@@ -265,7 +265,7 @@ def test_columns_that_are_no_classes_can_be_left_out(folder: Path) -> None:
     (folder / "extra.csv").write_text("\n".join(extra))
     content = config_of(folder).resolved()
     content["data"]["table"] = str(folder / "extra.csv")
-    with pytest.raises(TableError, match=r"column 'camera'.*--ignore-column"):
+    with pytest.raises(TableError, match=r"column 'camera'.*ignore_columns"):
         load_data(make_config(content, "test"))
     content["data"]["ignore_columns"] = ["camera"]
     assert load_data(make_config(content, "test")).table.classes == read_table(folder / "labels.csv").classes

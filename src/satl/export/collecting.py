@@ -126,7 +126,7 @@ class Collector:
         try:
             table = LabelTable(images, names, cells, self._split(images))
         except TableError as error:
-            raise TableError(f"{self.path}: {error}") from None
+            raise error.at(self.path) from None
         return Imported(table, proposed, None if looked_at is None else tuple(looked_at), skipped)
 
     def _at(self, row: int, label: object) -> int:

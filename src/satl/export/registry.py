@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from satl.errors import ConfigError, nearest
+from satl.errors import Argument, ConfigError, nearest
 from satl.export.content import Source
 from satl.export.suggestions import Suggestions
 from satl.labels import LabelTable
@@ -78,7 +78,9 @@ def find_tool(name: str, path: Path) -> ToolFormat:
     """Return the format called ``name`` if a file called ``path`` can be of it."""
     if name not in TOOLS:
         raise ConfigError(
-            f"there is no format {name!r}{nearest(name, TOOLS)}: pass -f with one of {', '.join(TOOLS)}."
+            f"is not a format{nearest(name, TOOLS)}",
+            where=Argument("format", name),
+            remedy=f"choose one of {', '.join(TOOLS)}",
         )
     tool = TOOLS[name]
     if path.suffix.lower() not in tool.extensions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from satl.errors import ImageError
+from satl.errors import Argument, ImageError, Sentence
 from satl.export.content import Source
 
 
@@ -19,5 +19,6 @@ def image_size(source: Source, row: int) -> tuple[int, int] | None:
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
         reason = str(error).splitlines()[0]
         raise ImageError(
-            f"image '{file}' of row {row + 1} cannot be read ({reason}): replace it, or leave out --images."
+            f"image '{file}' of row {row + 1} cannot be read ({reason})",
+            remedy=Sentence("replace it, or leave out {images}", images=Argument("images")),
         ) from None

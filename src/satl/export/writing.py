@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from pathlib import Path
 
-from satl.errors import TableError
+from satl.errors import Argument, Sentence, TableError
 from satl.export.content import Source
 from satl.export.registry import MAIN, find_tool
 from satl.files import atomic_path
@@ -32,10 +32,14 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
     files = tool.files(target)
     for file in files.values():
         if file.is_dir():
-            raise TableError(f"{file} is a folder: name another file with -o.")
+            raise TableError("is a folder", where=file, remedy="name another file")
         if file.exists() and not force:
             raise TableError(
-                f"{file} exists already: name another file with -o, or pass --force to overwrite it."
+                "exists already",
+                where=file,
+                remedy=Sentence(
+                    "name another file, or pass {force} to overwrite it", force=Argument("force", True)
+                ),
             )
     roles = tool.roles(source)
     try:
@@ -45,7 +49,7 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
             tool.write(source, temporary)
     except TableError as error:
         # Writers see a temporary name, so the one that the user gave is told here.
-        raise type(error)(f"{target}: {error}") from None
+        raise error.at(target) from None
     except OSError as error:
         raise TableError(
             f"{target} cannot be written ({error.strerror or error}): choose another place."

@@ -7,7 +7,8 @@ file is read without one only where its values leave a single reading (:func:`de
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import EncodingError, TableError, nearest
+from satl.errors import Argument, EncodingError, Sentence, TableError, nearest
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, Cells
 
 BLANK = ""
@@ -38,7 +39,7 @@ NOT_A_LABEL = 255
 class Encoding:
     """A way of writing present, absent and unknown.
 
-    name: what ``--encoding`` takes.
+    name: what the argument ``encoding`` takes.
     summary: the meaning in a few words, for messages and documentation.
     reads: plain value -> +1, -1 or 0.
     writes: +1, -1 or 0 -> value; a state that the encoding cannot express is missing.
@@ -127,15 +128,32 @@ def find_encoding(name: str) -> Encoding:
     '1 present, 0 absent, -1 unknown'
     >>> find_encoding("cls")
     Traceback (most recent call last):
-    satl.errors.EncodingError: there is no encoding 'cls' (did you mean 'csl'?): pass --encoding ...
+    satl.errors.EncodingError: encoding='cls': is not an encoding (did you mean 'csl'?); choose one of complete, ...
     """
     try:
         return ENCODINGS[name]
     except KeyError:
-        choices = ", ".join(ENCODINGS)
         raise EncodingError(
-            f"there is no encoding {name!r}{nearest(name, ENCODINGS)}: pass --encoding with one of {choices}."
+            f"is not an encoding{nearest(name, ENCODINGS)}",
+            where=Argument("encoding", name),
+            remedy=f"choose one of {', '.join(ENCODINGS)}",
         ) from None
+
+
+def refuse_encoding(encoding: str | None, why: str, where: str | os.PathLike[str] | None = None) -> None:
+    """Raise where an encoding is given for a format that needs none.
+
+    Args:
+        encoding: its name, or None.
+        why: what the format does instead, such as "lists annotations".
+        where: the file.
+    """
+    if encoding is not None:
+        raise EncodingError(
+            f"{why}, so encoding '{encoding}' does not apply",
+            where=where,
+            remedy=Sentence("leave out {encoding}", encoding=Argument("encoding")),
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -202,13 +220,13 @@ def detect_encoding(counts: Mapping[str, int], where: str = "the table") -> Enco
     'words'
     >>> detect_encoding({"1": 3, "0": 9}, "pets.csv")
     Traceback (most recent call last):
-    satl.errors.EncodingError: pets.csv can be read in 2 ways (1 in 3 cells, 0 in 9 cells): ...
+    satl.errors.EncodingError: pets.csv: can be read in 2 ways (1 in 3 cells, 0 in 9 cells); pass encoding=...
     """
     seen = set(counts)
     unknown_marked = BLANK in seen or not seen.isdisjoint(_UNKNOWN_WORDS)
     if "-1" not in seen and ("0" not in seen or unknown_marked):
         return ENCODINGS["blank" if seen <= set(ENCODINGS["blank"].reads) else "words"]
-    raise EncodingError(_refusal(counts, where))
+    raise _refusal(counts, where)
 
 
 def decode(codes: npt.NDArray[np.uint8], encoding: Encoding) -> Cells:
@@ -231,7 +249,8 @@ def require_writable(cells: Cells, encoding: Encoding) -> None:
         if unknown:
             raise TableError(
                 f"the table does not fit encoding '{encoding.name}' ({encoding.summary}) because "
-                f"{unknown:,} cells are unknown: choose encoding 'blank'."
+                f"{unknown:,} cells are unknown",
+                remedy="choose encoding 'blank'",
             )
 
 
@@ -259,19 +278,37 @@ def readings(counts: Mapping[str, int]) -> list[tuple[Encoding, dict[str, int]]]
     return list(found.values())
 
 
-def _refusal(counts: Mapping[str, int], where: str) -> str:
+def pass_encoding(choices: Iterable[tuple[Encoding, str]]) -> Sentence:
+    """Return the advice to pass one of some encodings, each with a remark or ""."""
+    parts = {f"encoding_{number}": encoding for number, encoding in enumerate(choices)}
+    text = ", or ".join(f"{{{name}}}{remark}" for name, (_, remark) in parts.items())
+    return Sentence(
+        f"pass {text}", **{name: Argument("encoding", chosen.name) for name, (chosen, _) in parts.items()}
+    )
+
+
+def _refusal(counts: Mapping[str, int], where: str) -> EncodingError:
     choices = readings(counts)
     seen = describe_counts(counts)
     if not choices:
-        return (
-            f"{where} mixes values that no single encoding reads ({seen}): write one of "
-            + "; ".join(f"{e.name} ({e.summary})" for e in ENCODINGS.values())
-            + ", and pass it as --encoding NAME."
+        known = "; ".join(f"{encoding.name} ({encoding.summary})" for encoding in ENCODINGS.values())
+        return EncodingError(
+            f"mixes values that no single encoding reads ({seen})",
+            where=where,
+            remedy=Sentence(
+                f"write one of {known}, and pass it as {{encoding}}", encoding=Argument("encoding")
+            ),
         )
-    options = ", or ".join(
-        f"--encoding {encoding.name} ({encoding.summary}: {totals['present']:,} present, "
-        f"{totals['absent']:,} absent, {totals['unknown']:,} unknown)"
-        for encoding, totals in choices
-    )
     ways = f"{len(choices)} ways" if len(choices) > 1 else "no way that is certain"
-    return f"{where} can be read in {ways} ({seen}): pass {options}."
+    return EncodingError(
+        f"can be read in {ways} ({seen})",
+        where=where,
+        remedy=pass_encoding(
+            (
+                encoding,
+                f" ({encoding.summary}: {totals['present']:,} present, {totals['absent']:,} absent, "
+                f"{totals['unknown']:,} unknown)",
+            )
+            for encoding, totals in choices
+        ),
+    )

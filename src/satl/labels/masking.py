@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from satl.errors import SatlError
+from satl.errors import Argument, SatlError
 from satl.labels.table import UNKNOWN, LabelTable
 
 _ROWS_AT_ONCE = 65_536
@@ -44,13 +44,14 @@ def check_proportion(proportion: float) -> None:
     # Written so that NaN is refused as well.
     if not 0 < proportion <= 1:
         raise SatlError(
-            f"the proportion of labels to keep is {proportion}, but must be above 0 and at most 1: "
-            f"pass, for example, --proportion 0.1."
+            "must be above 0 and at most 1",
+            where=Argument("proportion", proportion),
+            remedy="give the share of the labels to keep, such as 0.1",
         )
 
 
 def random_state(seed: int) -> np.random.RandomState:
     """Return numpy's frozen generator: its stream of numbers will never change between versions."""
     if not 0 <= seed < 2**32:
-        raise SatlError(f"the seed is {seed}, but must lie between 0 and {2**32 - 1}: pass, say, --seed 0.")
+        raise SatlError(f"must lie between 0 and {2**32 - 1}", where=Argument("seed", seed))
     return np.random.RandomState(seed)

@@ -104,7 +104,7 @@ class Gate:
                 guarded,
                 path,
                 403,
-                "This browser is not signed in: open the address that satl review printed last. "
+                "This browser is not signed in: open the address that was printed last. "
                 "Each address works once.",
             )
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from satl.errors import ConfigError, SatlError
+from satl.errors import Argument, ConfigError, SatlError, Sentence
 from satl.review.database import ReviewStore
 from satl.review.served_images import open_review_images
 
@@ -25,14 +25,17 @@ def bind(host: str, port: int | None) -> socket.socket:
     """
     if host in ("0.0.0.0", "::", ""):
         raise ConfigError(
-            f"--host {host or repr('')} would listen on every network: name the one address of this machine "
-            "that is to be used, such as --host 192.168.1.20."
+            "would listen on every network",
+            where=Argument("host", host),
+            remedy="name the one address of this machine to use, such as 192.168.1.20",
         )
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
     except OSError:
         raise ConfigError(
-            f"--host {host} is no address of this machine: leave it out for 127.0.0.1."
+            "is not an address of this machine",
+            where=Argument("host", host),
+            remedy="leave it out for 127.0.0.1",
         ) from None
     for candidate in (PORT, 0) if port is None else (port,):
         listening = socket.socket(family, kind, protocol)
@@ -46,10 +49,17 @@ def bind(host: str, port: int | None) -> socket.socket:
             listening.close()
             if error.errno != errno.EADDRINUSE:
                 raise ConfigError(
-                    f"--host {host} with port {candidate} cannot be used ({error.strerror}): "
-                    "leave --host out for 127.0.0.1, and --port for a free one."
+                    f"cannot be used with port {candidate} ({error.strerror})",
+                    where=Argument("host", host),
+                    remedy=Sentence(
+                        "leave {host} out for 127.0.0.1, and {port} for a free one",
+                        host=Argument("host"),
+                        port=Argument("port"),
+                    ),
                 ) from None
-    raise ConfigError(f"--port {port} is taken by another program: leave it out to get a free one.")
+    raise ConfigError(
+        "is taken by another program", where=Argument("port", port), remedy="leave it out to get a free one"
+    )
 
 
 def serve(
@@ -74,7 +84,8 @@ def serve(
         from satl.review.server import create_app
     except ModuleNotFoundError as error:
         raise SatlError(
-            f"satl review needs the package '{error.name}': install it with `pip install 'satl[web]'`."
+            f"the review needs the package '{error.name}'",
+            remedy="install it with `pip install 'satl[web]'`",
         ) from None
     with ReviewStore(out) as store, bind(host, port) as listening:
         suggestions = store.refresh()

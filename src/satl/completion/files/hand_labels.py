@@ -1,4 +1,4 @@
-"""The files of ``satl plan`` and ``satl audit``: cells to label by hand, and the answers back."""
+"""The files of a plan and of an audit: cells to label by hand, and the answers read back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from satl.completion.statistics.audit import AuditSample, draw_audit
 from satl.completion.statistics.label_plan import LabelPlan
-from satl.errors import TableError, nearest
+from satl.errors import Sentence, TableError, Task, nearest
 from satl.evaluation.bounds import FloatArray, IntArray
 from satl.files import atomic_path
 from satl.labels import LabelTable
@@ -21,6 +21,7 @@ from satl.labels.io.wide import other_separator
 PLAN_COLUMNS = ("image", "label", "value", "score", "aim", "zone")
 AUDIT_COLUMNS = ("image", "label", "value", "draw")
 CANNOT_TELL = "?"
+_DRAW = Task("audit", "OUT", "draw")
 _AIMS = {"present": 1, "absent": -1}
 _WORDS = {
     **dict.fromkeys(("present", "yes", "y", "1", "1.0", "+1"), 1),
@@ -148,15 +149,18 @@ def read_audit(
         sample = draw_audit(bands, int(size), by, int(seed))  # type: ignore[arg-type]
     except ValueError:
         raise TableError(
-            f"{path} does not say how it was drawn: fill in only the column 'value' of the file that "
-            "`satl audit OUT draw` wrote."
+            "does not say how it was drawn",
+            where=path,
+            remedy=Sentence("fill in only the column 'value' of the file that {audit} wrote", audit=_DRAW),
         ) from None
     cells = list(zip(sample.row.tolist(), sample.column.tolist(), strict=True))
     if set(cells) != set(said):
         missing = len(set(cells) - set(said))
         what = f"lacks {missing:,} of the cells drawn" if missing else "holds cells that were not drawn"
         raise TableError(
-            f"{path} {what} from this completion: restore them, or draw again with `satl audit OUT draw`."
+            f"{what} from this completion",
+            where=path,
+            remedy=Sentence("restore them, or draw again with {audit}", audit=_DRAW),
         )
     answers = np.array([said[cell] for cell in cells], dtype=np.int8)
     open_cells = int(np.count_nonzero(answers == 2))
@@ -199,8 +203,6 @@ def _rows(
 ) -> Iterator[tuple[int, dict[str, str], int, int, int | None]]:
     """Yield number, fields, row, column and answer (None where there is none) of every line; each has its own cell."""
     seen: set[tuple[int, int]] = set()
-    row_of = {name: row for row, name in enumerate(table.images)}
-    column_of = {name: column for column, name in enumerate(table.classes)}
     file = Path(path)
     try:
         with file.open(encoding="utf-8-sig", newline="") as stream:
@@ -217,9 +219,10 @@ def _rows(
             for number, fields in enumerate(lines, start=1):
                 if any(fields.get(name) is None for name in columns):
                     raise TableError(f"{file}: row {number} has too few columns: restore it.")
-                row, column = row_of.get(fields["image"]), column_of.get(fields["label"])
-                if row is None or column is None:
-                    what = f"image {fields['image']!r}" if row is None else f"class {fields['label']!r}"
+                rows_found, columns_found = table.index.find([fields["image"]], [fields["label"]])
+                row, column = int(rows_found[0]), int(columns_found[0])
+                if row < 0 or column < 0:
+                    what = f"image {fields['image']!r}" if row < 0 else f"class {fields['label']!r}"
                     raise TableError(
                         f"{file}: row {number}: the table has no {what}: give the file of this table."
                     )

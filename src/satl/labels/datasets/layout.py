@@ -96,4 +96,4 @@ def joined(
     try:
         return LabelTable(images, tuple(classes), np.concatenate([cells for _, _, cells in parts]), splits)
     except TableError as error:
-        raise TableError(f"{origin}: {error}") from None
+        raise error.at(origin) from None

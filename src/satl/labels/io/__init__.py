@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from satl.errors import EncodingError, TableError, nearest
+from satl.errors import Argument, EncodingError, Sentence, TableError, nearest
 from satl.files import atomic_path
 from satl.labels.encodings import find_encoding
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
@@ -158,7 +158,7 @@ def write_table(
                 used.write(content, temporary, use)
     except TableError as error:
         # Writers see a temporary name, so the one that the user gave is told here.
-        raise type(error)(f"{destination}: {error}") from None
+        raise error.at(destination) from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise TableError(f"{destination} cannot be written ({reason}): choose another place.") from None
@@ -186,7 +186,13 @@ def check_new_files(files: Iterable[Path], *, force: bool, inputs: Iterable[Path
                 f"{file} belongs to the inputs of this command and would be overwritten: choose another name."
             )
         if file.exists() and not force:
-            raise TableError(f"{file} exists already: choose another name, or pass --force to overwrite it.")
+            raise TableError(
+                "exists already",
+                where=file,
+                remedy=Sentence(
+                    "choose another name, or pass {force} to overwrite it", force=Argument("force", True)
+                ),
+            )
 
 
 def same_format(source: TableFile, path: Path) -> str | None:
@@ -229,7 +235,9 @@ def _open(path: Path, encoding: str | None, ignore_columns: Sequence[str] = ()) 
             return format.read(path, encoding)
         if not format.ignores_columns:
             raise TableError(
-                f"{path} is no wide table with one column per class ({format.name}): leave out --ignore-column."
+                f"is not a wide table with one column per class ({format.name})",
+                where=path,
+                remedy=Sentence("leave out {ignore}", ignore=Argument("ignore_columns")),
             )
         names = (ignore_columns,) if isinstance(ignore_columns, str) else tuple(ignore_columns)
         return format.read(path, encoding, ignore=names)

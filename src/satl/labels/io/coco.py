@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import EncodingError, TableError
-from satl.labels.encodings import Encoding
+from satl.errors import Argument, Sentence, TableError
+from satl.labels.encodings import Encoding, refuse_encoding
 from satl.labels.io.instances import read_instances
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import build
@@ -23,7 +23,7 @@ from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
 
 def read_json(path: Path, encoding: str | None, *, format: str) -> TableFile:
     """Read a COCO or LVIS file; it says by itself what is present and absent, so no encoding applies."""
-    _no_encoding(str(path), encoding)
+    refuse_encoding(encoding, "lists annotations", path)
     found = read_instances(path)
     split = None if found.splits is None else np.array(found.splits, dtype=np.str_)
     cells = found.cells()
@@ -34,12 +34,14 @@ def read_json(path: Path, encoding: str | None, *, format: str) -> TableFile:
 
 def write_json(table: LabelTable, path: Path, encoding: Encoding | None, *, format: str) -> None:
     """Write a COCO or LVIS file; images and categories are numbered from 1 in the order of the table."""
-    _no_encoding("the file", None if encoding is None else encoding.name)
+    refuse_encoding(None if encoding is None else encoding.name, "lists annotations")
     unknown = int((table.cells == UNKNOWN).sum())
     if format == "coco" and unknown:
         raise TableError(
-            f"COCO json cannot say unknown, and {unknown:,} cells are unknown: "
-            f"pass --format lvis, or write .csv, .parquet, .jsonl or .npz."
+            f"COCO json cannot say unknown, and {unknown:,} cells are unknown",
+            remedy=Sentence(
+                "pass {format}, or write .csv, .parquet, .jsonl or .npz", format=Argument("format", "lvis")
+            ),
         )
     numbers = np.arange(1, table.num_classes + 1)
     images = []
@@ -61,13 +63,6 @@ def write_json(table: LabelTable, path: Path, encoding: Encoding | None, *, form
         "categories": [{"id": i + 1, "name": name} for i, name in enumerate(table.classes)],
     }
     path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-
-
-def _no_encoding(what: str, encoding: str | None) -> None:
-    if encoding is not None:
-        raise EncodingError(
-            f"{what} lists annotations, so encoding '{encoding}' does not apply: leave out --encoding."
-        )
 
 
 def _is_complete(path: Path) -> bool:

@@ -17,16 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import EncodingError, TableError, nearest
-from satl.labels.encodings import Encoding
+from satl.errors import TableError, nearest
+from satl.labels.encodings import Encoding, refuse_encoding
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import build, unique_images
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
+_LISTS = "lists positive and negative by name"
+
 
 def read_jsonl(path: Path, encoding: str | None) -> TableFile:
     """Read a file of JSON lines; it says present and absent by itself, so no encoding applies."""
-    _no_encoding(path, encoding)
+    refuse_encoding(encoding, _LISTS, path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,7 +88,7 @@ def read_jsonl(path: Path, encoding: str | None) -> TableFile:
 
 def write_jsonl(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
     """Write a file of JSON lines, the classes first."""
-    _no_encoding("the file", None if encoding is None else encoding.name)
+    refuse_encoding(None if encoding is None else encoding.name, _LISTS)
     names = np.array(table.classes, dtype=object)
     splits = None if table.split is None else table.split.tolist()
     with path.open("w", encoding="utf-8", newline="\n") as stream:
@@ -101,14 +103,6 @@ def write_jsonl(table: LabelTable, path: Path, encoding: Encoding | None) -> Non
             if splits is not None:
                 entry["split"] = splits[row]
             stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
-
-
-def _no_encoding(path: Path | str, encoding: str | None) -> None:
-    if encoding is not None:
-        raise EncodingError(
-            f"{path} lists positive and negative by name, so encoding '{encoding}' does not apply: "
-            f"leave out --encoding."
-        )
 
 
 def _parse(raw: str, line: int, path: Path) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def read_rows(path: Path) -> tuple[LongRows, str | None]:
         row = int(np.argmax(wrong))
         value = columns[value_at][row].as_py()
         remedy = ", or remove the row"
-        raise TableError(not_a_label(path, row, images[image[row]], header[value_at].strip(), value, remedy))
+        raise not_a_label(path, row, images[image[row]], header[value_at].strip(), value, remedy)
     split = None
     if split_at is not None:
         split = _image_splits(columns[split_at], image, images, path, header[split_at])

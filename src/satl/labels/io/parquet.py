@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import TableError
+from satl.errors import Argument, Sentence, TableError
 from satl.labels.encodings import ENCODINGS, Encoding, require_writable
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import check_header, code_columns, decode_coded, wide_header, without_ignored
@@ -30,8 +30,12 @@ def read_parquet(path: Path, encoding: str | None, ignore: Sequence[str] = ()) -
         kind = column.type
         if position != image_at and (pa.types.is_nested(kind) or pa.types.is_temporal(kind)):
             raise TableError(
-                f"{path}: column {header[position]!r} holds {kind}, not labels: remove it if it is not a class "
-                f"(or pass it over: --ignore-column {header[position]!r})."
+                f"column {header[position]!r} holds {kind}, not labels",
+                where=path,
+                remedy=Sentence(
+                    "remove it if it is not a class, or pass {ignore}",
+                    ignore=Argument("ignore_columns", header[position]),
+                ),
             )
     return decode_coded(code_columns(header, columns, path), path, "parquet", encoding, stated)
 

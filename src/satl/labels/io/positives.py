@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.errors import EncodingError, TableError
-from satl.labels.encodings import NOT_A_LABEL, Encoding, value_code
+from satl.errors import TableError
+from satl.labels.encodings import NOT_A_LABEL, Encoding, refuse_encoding, value_code
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import (
     IMAGE_COLUMN,
@@ -33,12 +33,13 @@ from satl.labels.io.wide import (
 from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of, quoted
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
+_LISTS = "lists what is present by name"
 _OTHER_MARKS = (";", "|")
 
 
 def read_positives(path: Path, encoding: str | None) -> TableFile:
     """Read a list of positives; it names what is present, so no encoding applies."""
-    _no_encoding(str(path), encoding)
+    refuse_encoding(encoding, _LISTS, path)
     header, columns = csv_columns(path)
     image_at, split_at = check_header(header, path)
     images = image_ids(columns[image_at], path, header[image_at])
@@ -65,7 +66,7 @@ def read_positives(path: Path, encoding: str | None) -> TableFile:
 
 def write_positives(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
     """Write a list of positives, or refuse a table that says more than such a list can."""
-    _no_encoding("the file", None if encoding is None else encoding.name)
+    refuse_encoding(None if encoding is None else encoding.name, _LISTS)
     absent = int((table.cells == ABSENT).sum())
     if absent:
         raise TableError(
@@ -118,14 +119,6 @@ def _inner_quoted(name: str) -> str:
     if any(mark in name for mark in (",", '"', *_OTHER_MARKS)):
         return '"' + name.replace('"', '""') + '"'
     return name
-
-
-def _no_encoding(what: str, encoding: str | None) -> None:
-    if encoding is not None:
-        raise EncodingError(
-            f"{what} lists what is present by name, so encoding '{encoding}' does not apply: "
-            f"leave out --encoding."
-        )
 
 
 def _recognises(path: Path) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from satl.errors import TableError, nearest
+from satl.errors import Argument, Sentence, TableError, nearest
 from satl.labels.encodings import Encoding
 from satl.labels.table import LabelTable
 
@@ -89,11 +89,13 @@ def find_format(path: Path, *, writing: bool = False, name: str | None = None) -
     if found:
         names = ", ".join(f.name for f in found)
         remedy = (
-            f"let `satl convert` write it with --format {found[0].name}, or choose .csv, .jsonl or .npz"
+            Sentence(
+                "pass {format}, or choose .csv, .jsonl or .npz", format=Argument("format", found[0].name)
+            )
             if writing
             else "rename or convert it"
         )
-        raise TableError(f"{path} could be any of {names}: {remedy}.")
+        raise TableError(f"could be any of {names}", where=path, remedy=remedy)
     what = f"'{extension}' files" if extension else "a file without extension"
     raise TableError(
         f"{path}: satl {verb} {', '.join(known)}, not {what}{nearest(extension, known)}: "
@@ -105,7 +107,9 @@ def _named(path: Path, name: str, usable: list[Format]) -> Format:
     by_name = {f.name: f for f in usable}
     if name not in by_name:
         raise TableError(
-            f"there is no format {name!r}{nearest(name, by_name)}: pass --format with one of {', '.join(by_name)}."
+            f"is not a format{nearest(name, by_name)}",
+            where=Argument("format", name),
+            remedy=f"choose one of {', '.join(by_name)}",
         )
     format = by_name[name]
     if path.suffix.lower() not in format.extensions:

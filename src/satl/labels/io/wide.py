@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import EncodingError, TableError, nearest
+from satl.errors import Argument, Sentence, TableError, nearest
 from satl.labels.encodings import (
     NOT_A_LABEL,
     VALUES,
@@ -18,7 +18,9 @@ from satl.labels.encodings import (
     describe_counts,
     detect_encoding,
     find_encoding,
+    pass_encoding,
     readings,
+    refuse_encoding,
     value_code,
     value_counts,
 )
@@ -140,7 +142,9 @@ def without_ignored(header: Sequence[str], ignore: Sequence[str], path: Path) ->
     for name in ignore:
         if name.strip() not in plain:
             raise TableError(
-                f"{path}: there is no column {name!r} to ignore{nearest(name, plain)}: correct --ignore-column."
+                f"there is no column {name!r} to ignore{nearest(name, plain)}",
+                where=path,
+                remedy=Sentence("correct {ignore}", ignore=Argument("ignore_columns")),
             )
     passed = {name.strip() for name in ignore}
     return [i for i, name in enumerate(plain) if name not in passed]
@@ -167,17 +171,33 @@ def code_columns(
             row = int(np.argmax(wrong))
             value = columns[source][row].as_py()
             name = classes[position]
-            remedy = f", or remove the column if {name!r} is not a class"
-            remedy += f" (or pass it over: --ignore-column {name!r})" if ignorable else ""
-            raise TableError(not_a_label(path, row, images[row], name, value, remedy))
+            other = Sentence(
+                ", or remove the column if {name} is not a class"
+                + (" (or pass {ignore})" if ignorable else ""),
+                name=repr(name),
+                ignore=Argument("ignore_columns", name),
+            )
+            raise not_a_label(path, row, images[row], name, value, other)
     return Coded(images, classes, np.ascontiguousarray(codes.T), split)
 
 
-def not_a_label(path: Path, row: int, image: str, column: str, value: object, remedy: str = "") -> str:
-    """Say that a value is none that any encoding reads; ``row`` counts from 0, ``remedy`` is what else helps."""
-    return (
-        f"{path}: row {row + 1} (image {image!r}), column {column!r}: {str(value)!r} is not a label: "
-        f"write 1, 0, -1, present, absent, unknown or nothing{remedy}."
+def not_a_label(
+    path: Path, row: int, image: str, column: str, value: object, other: Sentence | str = ""
+) -> TableError:
+    """Return the error of a value that no encoding reads.
+
+    Args:
+        path: the file.
+        row: of the value, from 0.
+        image, column: that the value is about.
+        value: as it was read.
+        other: what else helps, as the end of a sentence.
+    """
+    write = "write 1, 0, -1, present, absent, unknown or nothing"
+    return TableError(
+        f"row {row + 1} (image {image!r}), column {column!r}: {str(value)!r} is not a label",
+        where=path,
+        remedy=Sentence(write + other.text, **other.parts) if isinstance(other, Sentence) else write + other,
     )
 
 
@@ -228,9 +248,7 @@ def decode_coded(
 ) -> TableFile:
     """Apply an encoding: the one given or ``stated`` in the file, else the only one possible."""
     if encoding is not None and stated is not None and encoding != stated:
-        raise EncodingError(
-            f"{path} states that its encoding is '{stated}', so '{encoding}' does not apply: leave out --encoding."
-        )
+        refuse_encoding(encoding, f"states that its encoding is '{stated}'", path)
     counts = value_counts(coded.codes)
     named = encoding or stated
     chosen = detect_encoding(counts, str(path)) if named is None else find_encoding(named)
@@ -239,12 +257,13 @@ def decode_coded(
     if unread.any():
         row, column = (int(i) for i in np.argwhere(unread)[0])
         value = VALUES[coded.codes[row, column]]
-        options = " or ".join(f"--encoding {e.name}" for e, _ in readings(counts))
-        remedy = f"pass {options}" if options else "correct the values"
+        choices = [(other, "") for other, _ in readings(counts)]
         raise TableError(
-            f"{path}: row {row + 1} (image {coded.images[row]!r}), column {coded.classes[column]!r}: "
+            f"row {row + 1} (image {coded.images[row]!r}), column {coded.classes[column]!r}: "
             f"{value or 'a blank'} has no meaning in encoding '{chosen.name}' ({chosen.summary}; "
-            f"the file has {describe_counts(counts)}): {remedy}."
+            f"the file has {describe_counts(counts)})",
+            where=path,
+            remedy=pass_encoding(choices) if choices else "correct the values",
         )
     truth: Cells | None = None
     if coded.truth is not None:
@@ -268,7 +287,7 @@ def build(
     try:
         return LabelTable(images, classes, cells, split, truth)
     except TableError as error:
-        raise TableError(f"{path}: {error}") from None
+        raise error.at(path) from None
 
 
 def wide_header(table: LabelTable) -> list[str]:

@@ -140,7 +140,7 @@ def _codes(
     wrong = codes == NOT_A_LABEL
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])
-        raise TableError(not_a_label(arrays.path, row, images[row], classes[column], values[row, column]))
+        raise not_a_label(arrays.path, row, images[row], classes[column], values[row, column])
     return codes
 
 
