@@ -167,7 +167,7 @@ def commands() -> set[str]:
     """The commands of the command line."""
     app = typer.Typer()
     cli = import_module("satl.cli")
-    for name in cli._ROOMS:
+    for name in cli._COMMANDS:
         import_module(f"satl.cli.{name}").register(app)
     return set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 

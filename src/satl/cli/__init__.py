@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-_ROOMS = (
+_COMMANDS = (
     "labels",
     "scenes",
     "pack",
@@ -42,8 +42,8 @@ def main() -> None:
     from satl.cli.wording import shell_words
     from satl.errors import SatlError, Stopped
 
-    _print_what_the_locale_lacks()
-    # Pillow's doubts about a large picture, which it reads all the same; one that is too large is an error.
+    _escape_unencodable_output()
+    # Pillow warns of a large image and reads it all the same; one that is too large is an error.
     warnings.filterwarnings("ignore", message=r"Image size \(\d+ pixels\) exceeds limit")
     app = typer.Typer(
         name="satl",
@@ -55,8 +55,8 @@ def main() -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for room in _ROOMS:
-        import_module(f"satl.cli.{room}").register(app)
+    for command in _COMMANDS:
+        import_module(f"satl.cli.{command}").register(app)
     try:
         app()
     except SatlError as error:
@@ -68,7 +68,7 @@ def main() -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        _write_no_more()
+        _discard_output()
         where = "the output" if error.filename is None else error.filename
         Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(
             f"error: {where} cannot be written ({error.strerror}): make room, then run the command again."
@@ -88,14 +88,14 @@ def _in_one_line(message: str) -> str:
     )
 
 
-def _write_no_more() -> None:
-    """Let what is still to be written to the standard output go: Python would fail at it again while it ends."""
+def _discard_output() -> None:
+    """Discard what is still to be written to the standard output: Python would fail at it again while it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
-def _print_what_the_locale_lacks() -> None:
+def _escape_unencodable_output() -> None:
     """Write characters that the output cannot encode as escapes, as Python does on standard error.
 
     Names of classes and images may hold any Unicode; a finished run must not end in an encoding error.

@@ -1,4 +1,4 @@
-"""What a person sees while a training runs."""
+"""Progress bars, and the lines that are printed while a training runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS_BETWEEN_LOSSES = 2.0
 
 
 def first_process() -> bool:
-    """Whether this process may speak: of several under torchrun only the first does."""
+    """Whether this process may print: of several under torchrun only the first does."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -38,13 +38,13 @@ def loading(title: str, quiet: bool = False) -> Iterator[Callable[[int, int], No
 def parts(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a callback ``(title, done, total)`` that draws a bar for each part of a job, and none between them.
 
-    >>> with parts(Console(quiet=True)) as told:
-    ...     told("drawing", 1, 2)
-    ...     told("drawing", 2, 2)
+    >>> with parts(Console(quiet=True)) as show:
+    ...     show("drawing", 1, 2)
+    ...     show("drawing", 2, 2)
     """
     drawn: list[Progress] = []
 
-    def tell(title: str, done: int, total: int) -> None:
+    def show(title: str, done: int, total: int) -> None:
         if not drawn:
             drawn.append(_bar(console))
             drawn[0].start()
@@ -54,7 +54,7 @@ def parts(console: Console) -> Iterator[Callable[[str, int, int], None]]:
             drawn.pop().stop()
 
     try:
-        yield tell
+        yield show
     finally:
         for bar in drawn:
             bar.stop()
@@ -115,7 +115,7 @@ class RichDisplay:
 
 
 def epoch_line(row: dict[str, Any]) -> str:
-    """Say in one line what an epoch did.
+    """Return the line that is printed after an epoch.
 
     >>> epoch_line({"epoch": 0, "stage": 1, "losses": {"total": 0.5, "classification": 0.5}, "thresholds": {},
     ...             "pseudo_labels": {}, "val": {"mAP": 0.25}, "train_seconds": 1.0})

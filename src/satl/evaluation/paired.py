@@ -109,7 +109,7 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
     If all differences are the same number (up to rounding) the standard deviation is 0: then t and the
     effect size are infinite, p is 0 and the interval is that number; if that number is 0 there is nothing
     to tell apart: t and the effect size are 0 and both p-values are 1. Wilcoxon's test, too, takes differences that
-    only rounding tells apart for equal.
+    only rounding distinguishes for equal.
 
     Args:
         first: (n,) results of one method.

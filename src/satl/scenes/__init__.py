@@ -49,7 +49,7 @@ def render_scene(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.
 
 
 def render_object(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.uint8], int]:
-    """Render one object alone, of a picture that is no scene.
+    """Render a picture of one object alone, which is never a scene.
 
     Returns pixels, shape (size, size, 3), uint8 RGB, and the number of its category in :data:`SCENE_CLASSES`.
 
