@@ -27,7 +27,7 @@ from satl.labels.io.arrays import ArrayFile
 
 def scenes_case(run: Path, proportion: float, images: int) -> tuple[Case, np.ndarray]:
     """Train a small model on scenes with a hold-out, and return its case with the truth."""
-    from satl.demo.demo import demo_config
+    from satl.demo.demo_run import demo_config
     from satl.runs.data import load_data
     from satl.runs.reading import apply_overrides, make_config
     from satl.runs.run_folder import RunFolder

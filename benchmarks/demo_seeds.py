@@ -24,7 +24,7 @@ WARM_UP = "warm-up"
 
 def warm(seed: int, weights: Path, overrides: list[str]) -> dict[str, float]:
     """Do the warm-up of a seed in this process, unless it is switched off; say how it went."""
-    from satl.demo.demo import DEMO_METHODS, demo_config, demo_content, warm_up_config
+    from satl.demo.demo_run import DEMO_METHODS, demo_config, demo_content, warm_up_config
 
     settings = warm_up_config(demo_content(seed, overrides))
     if settings is None:
@@ -37,7 +37,7 @@ def warm(seed: int, weights: Path, overrides: list[str]) -> dict[str, float]:
 
 def train(method: str, seed: int, weights: Path, overrides: list[str]) -> dict[str, float]:
     """Train and test one method in this process, from the weights of the warm-up where there are any."""
-    from satl.demo.demo import demo_config
+    from satl.demo.demo_run import demo_config
     from satl.inference.run_evaluation import evaluate_run
     from satl.runs.data import load_data
     from satl.runs.run_folder import RunFolder
@@ -81,7 +81,7 @@ def main() -> None:
         print(json.dumps(part(weights, arguments.overrides)))
         return
 
-    from satl.demo.demo import DEMO_METHODS
+    from satl.demo.demo_run import DEMO_METHODS
     from satl.evaluation import paired_test
 
     folder = Path(tempfile.mkdtemp(prefix="satl-demo-seeds-"))

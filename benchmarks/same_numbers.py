@@ -86,7 +86,7 @@ def train(variant: str, seed: int, overrides: list[str], device: str) -> dict[st
     """Train and test one variant in this process."""
     import torch
 
-    from satl.demo.demo import demo_config
+    from satl.demo.demo_run import demo_config
     from satl.inference.run_evaluation import evaluate_run
     from satl.runs.data import load_data
     from satl.runs.run_folder import RunFolder

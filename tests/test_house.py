@@ -49,16 +49,17 @@ SAME_MODULES = {
 }
 """Names that several modules share because they mean the same."""
 
-TEMPORARY_MODULES = frozenset({"demo", "losses", "paper", "reading", "scores", "thresholds"})
+TEMPORARY_MODULES = frozenset({"reading"})
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""
-TEMPORARY_CLASSES = frozenset({"Outcome", "Study"})
+TEMPORARY_CLASSES: frozenset[str] = frozenset()
 
 FOREIGN_FLAGS = frozenset({"--head"})
 """Options of other programs: `ray start --head`."""
 
 DOCUMENTS: dict[str, str] = {
     "satl.drawing.html": "--sans is a name in a style sheet",
+    "satl.demo.demo_run": "the mark of its demo.yaml says which command wrote it",
     "satl.experiments.experiment_folder": "the mark of its grid.yaml says which command wrote it",
     "satl.review.gate": "its pages are called satl review",
     "satl.review.server": "its page says which command comes next",
@@ -66,13 +67,7 @@ DOCUMENTS: dict[str, str] = {
 """Modules that write documents, which may name commands."""
 TEMPORARY_WORDS = frozenset(
     {
-        "satl.demo.demo",
-        "satl.experiments.results",
         "satl.recipes",
-        "satl.reports.paper.common",
-        "satl.reports.paper.sweeps",
-        "satl.reports.paper_figures",
-        "satl.reports.study",
         "satl.runs.data",
         "satl.runs.reading",
         "satl.runs.run_folder",

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from satl.completion.files.completed_folder import CompletedFolder
-from satl.demo.demo import DEMO_METHODS, demo_config, demo_content, run_demo
+from satl.demo.demo_run import DEMO_METHODS, demo_config, demo_content, run_demo
 from satl.errors import ConfigError, SatlError, Stopped
 from satl.training.display import Silent
 from satl.training.trainer import Interrupted
@@ -107,7 +107,7 @@ def test_a_rerun_replaces_only_what_a_demo_wrote(demo, monkeypatch):
     before = old.read_text()
     (out / ".report.0a0b0c0d.partial.html").write_text("cut off")
     (out / "thesis.txt").write_text("mine")
-    with pytest.raises(SatlError, match=r"thesis\.txt.*--out"):
+    with pytest.raises(SatlError, match=r"thesis\.txt.*another folder with out"):
         run_demo(out, 0, TINY)
     assert old.read_text() == before
     (out / "thesis.txt").unlink()
@@ -126,10 +126,10 @@ def test_a_rerun_replaces_only_what_a_demo_wrote(demo, monkeypatch):
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "ignore").mkdir()
-    with pytest.raises(SatlError, match="was not written by `satl demo`"):
+    with pytest.raises(SatlError, match="was not written by the demo"):
         run_demo(tmp_path, 0, TINY)
     (tmp_path / "demo.yaml").write_text("data: {}\n")
-    with pytest.raises(SatlError, match="was not written by `satl demo`"):
+    with pytest.raises(SatlError, match="was not written by the demo"):
         run_demo(tmp_path, 0, TINY)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["demo.yaml", "ignore"]
     file = tmp_path / "file"
@@ -158,8 +158,8 @@ def test_the_seed_decides_pictures_mask_and_weights():
         ("warm_up.epoch=1", r"no key 'warm_up\.epoch' \(did you mean 'epochs'\?"),
         ("warm_up.pictures=3", r"warm_up\.pictures: .*greater than or equal to 20 \(got 3\)"),
         ("warm_up=true", "warm_up must be a section of keys, not True"),
-        ("model.weights=mine.pth", "add --set warm_up=null"),
-        ("model.pretrained=true", "add --set warm_up=null"),
+        ("model.weights=mine.pth", r"add settings='warm_up=null'"),
+        ("model.pretrained=true", r"add settings='warm_up=null'"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(tmp_path, override, message):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from satl.demo.demo import DEMO_METHODS, demo_config, demo_content, run_demo, warm_up_config
+from satl.demo.demo_run import DEMO_METHODS, demo_config, demo_content, run_demo, warm_up_config
 from satl.demo.warm_up import WarmUpConfig, single_objects, warm_up
 from satl.errors import Stopped
 from satl.runs.run_folder import RunFolder
@@ -156,7 +156,7 @@ def test_killed_in_the_middle_it_leaves_no_half_written_file(tmp_path, monkeypat
             raise KeyboardInterrupt
 
     out = tmp_path / "out"
-    with pytest.raises(Stopped, match="while it warmed up; run it again"):
+    with pytest.raises(Stopped, match="stopped during its warm-up; run it again"):
         run_demo(out, 0, TINY, progress=stop)
     assert [entry.name for entry in out.iterdir()] == ["demo.yaml"]
 

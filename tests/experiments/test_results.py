@@ -137,10 +137,13 @@ def test_results_are_read_back_as_they_were(gathered, tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (None, "cannot be read; give the --out folder"),
+        (None, "cannot be read; give the folder of an experiment"),
         ("a,b\n1,2\n", "has no column 'dataset'"),
         ("", "has no column 'dataset'"),
-        (",".join(COLUMNS) + "\n" + ",".join("x" for _ in COLUMNS) + "\n", "row 2: .*write it anew"),
+        (
+            ",".join(COLUMNS) + "\n" + ",".join("x" for _ in COLUMNS) + "\n",
+            "row 2: .*write it again with experiment",
+        ),
     ],
 )
 def test_what_is_no_results_table_is_refused_in_a_sentence(tmp_path, content, words):

@@ -6,7 +6,6 @@ SST and HST have one threshold for all classes, SATL one for each; everything fo
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import yaml
 
 from satl.evaluation.pseudo import pseudo_label_table
+from satl.experiments.results import Results
 from satl.inference.run_record import MethodRecord, RunRecord, write_record
 
 METHODS = ("ignore", "sst", "hst", "sst+satl", "hst+satl")
@@ -105,11 +105,9 @@ def write_experiment(
     for method, proportion, seed, variant, settings in cells:
         name = f"{method}-p{100 * proportion:g}-s{seed}" + (f"-{variant}" if variant else "")
         write_run(folder / "runs" / name, method, proportion, seed, settings=settings, **options)
-        described.append({"dataset": "drawn scenes", "run": name, "variant": variant, "model": "last"})
-    with (folder / "results.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(described[0]))
-        writer.writeheader()
-        writer.writerows(described)
+        place = {"method": method, "proportion": proportion, "seed": seed, "variant": variant}
+        described.append({"dataset": "drawn scenes", "run": name, "model": "last", "status": "done", **place})
+    Results(described).write_csv(folder / "results.csv")
     return folder
 
 

@@ -12,7 +12,7 @@ from fontTools.pens.ttGlyphPen import TTGlyphPen
 from matplotlib import font_manager
 from matplotlib.figure import Figure
 
-from satl.drawing.sheet import write_figure
+from satl.drawing.figure_layout import write_figure
 from satl.drawing.style import lacking_characters, styled
 
 SIGN = "\U00012000"

@@ -15,23 +15,22 @@ from matplotlib.figure import Figure
 
 from reports.clear_text import assert_text_is_clear
 from reports.synthetic import class_names, write_experiment, write_run
-from satl.drawing.diagram_board import Board
+from satl.drawing.diagram import Diagram
 from satl.errors import SatlError
+from satl.experiments.finished_runs import RunGroup, find_runs, group_runs
 from satl.inference.run_record import read_record, write_record
-from satl.reports import paper_figures
-from satl.reports.paper import diagrams
-from satl.reports.paper.common import Missing
-from satl.reports.paper_figures import NUMBERS, draw_each, draw_figures
-from satl.reports.study import Study, find_runs, find_studies
+from satl.reports.paper_figures import diagrams, figure_files
+from satl.reports.paper_figures.common import Missing
+from satl.reports.paper_figures.figure_files import NUMBERS, draw_each, draw_figures
 
-OF_A_STUDY = {figure.number: figure.draw for figure in paper_figures._OF_A_STUDY}
+OF_A_GROUP = {figure.number: figure.draw for figure in figure_files._OF_A_GROUP}
 OF_CLASSES = (1, 2, 6, 8, 9, 12)
 """The figures that name classes, which may be few, many or long."""
 
 
-def study_of(folder: Path) -> Study:
-    (study,) = find_studies(find_runs([folder])[0])
-    return study
+def group_of(folder: Path) -> RunGroup:
+    (group,) = group_runs(find_runs([folder])[0])
+    return group
 
 
 @pytest.fixture(scope="module")
@@ -41,35 +40,35 @@ def experiment(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def study(experiment) -> Study:
-    return study_of(experiment)
+def group(experiment) -> RunGroup:
+    return group_of(experiment)
 
 
-def draw(number: int, study: Study) -> Figure:
+def draw(number: int, group: RunGroup) -> Figure:
     whole: dict[int, Callable[[], Figure]] = {
-        3: paper_figures.pipeline,
-        4: paper_figures.ranking_sketch,
-        5: lambda: paper_figures.training_time([study]),
+        3: figure_files.pipeline,
+        4: figure_files.ranking_sketch,
+        5: lambda: figure_files.training_time([group]),
     }
-    return whole[number]() if number in whole else OF_A_STUDY[number](study)
+    return whole[number]() if number in whole else OF_A_GROUP[number](group)
 
 
 @pytest.fixture(scope="module")
-def texts(study) -> Callable[[int], list[str]]:
+def texts(group) -> Callable[[int], list[str]]:
     """Return what gives the texts of a figure, which is drawn and checked once."""
-    return lru_cache(lambda number: assert_text_is_clear(draw(number, study)))
+    return lru_cache(lambda number: assert_text_is_clear(draw(number, group)))
 
 
 @pytest.fixture(scope="module")
-def long_names(tmp_path_factory) -> Callable[[int], Study]:
-    """Return what gives a study with so many classes of the longest names."""
+def long_names(tmp_path_factory) -> Callable[[int], RunGroup]:
+    """Return what gives a group with so many classes of the longest names."""
 
     @lru_cache
-    def make(count: int) -> Study:
+    def make(count: int) -> RunGroup:
         folder = tmp_path_factory.mktemp("long")
         for method in ("sst", "sst+satl"):
             write_run(folder / method, method, classes=class_names(count, long=True), images=120)
-        return study_of(folder)
+        return group_of(folder)
 
     return make
 
@@ -96,13 +95,13 @@ def test_long_names_in_every_figure_that_names_classes(long_names, number, count
 def test_very_many_classes_and_a_single_one(tmp_path, number, count):
     for method in ("sst", "sst+satl"):
         write_run(tmp_path / method, method, classes=class_names(count), images=120)
-    assert_text_is_clear(draw(number, study_of(tmp_path)))
+    assert_text_is_clear(draw(number, group_of(tmp_path)))
 
 
 def test_names_with_signs_are_shown_as_they_are(tmp_path):
     names = ("$5 and $10", "a_b^c", "<b>&amp;</b>", "two\nlines")
     write_run(tmp_path / "run", "sst+satl", classes=names, images=200)
-    texts = assert_text_is_clear(draw(6, study_of(tmp_path)))
+    texts = assert_text_is_clear(draw(6, group_of(tmp_path)))
     for name in ("$5 and $10", "a_b^c", "<b>&amp;</b>", "two lines"):
         assert any(text.startswith(f"{name} (") for text in texts)
 
@@ -149,12 +148,12 @@ def test_the_note_says_what_is_shown(texts, number, words):
 
 
 def test_every_box_of_the_diagram_holds_its_text(monkeypatch):
-    boards: list[Board] = []
-    monkeypatch.setattr(diagrams, "Board", lambda figure: boards.append(Board(figure)) or boards[-1])
+    boards: list[Diagram] = []
+    monkeypatch.setattr(diagrams, "Diagram", lambda figure: boards.append(Diagram(figure)) or boards[-1])
     figure = diagrams.pipeline()
-    (board,) = boards
-    assert len(board.boxes) == 11
-    for box in board.boxes:
+    (diagram,) = boards
+    assert len(diagram.boxes) == 11
+    for box in diagram.boxes:
         for text in box.texts:
             place = text.get_window_extent(figure.canvas.get_renderer()).extents / figure.dpi
             assert place[0] >= box.x + 0.01, text.get_text()
@@ -163,30 +162,29 @@ def test_every_box_of_the_diagram_holds_its_text(monkeypatch):
             assert place[3] <= box.y + box.height, text.get_text()
 
 
-def test_figures_show_the_numbers_of_the_runs(study):
-    proportions = study.proportions(["sst"])
-    axes = draw(7, study).axes[0]
+def test_figures_show_the_numbers_of_the_runs(group):
+    proportions = group.proportions(["sst"])
+    axes = draw(7, group).axes[0]
     (line,) = [line for line in axes.get_lines() if line.get_marker() == "D"]
-    expected = [
-        100 * np.mean([run.pseudo("macro_precision") for run in study.of("sst", p)]) for p in proportions
-    ]
+    expected = [np.mean([run.row()["pseudo_precision"] for run in group.of("sst", p)]) for p in proportions]
     np.testing.assert_allclose(line.get_ydata(), expected)
-    heights = [bar.get_height() for bar in draw(5, study).axes[0].patches]
+    heights = [bar.get_height() for bar in draw(5, group).axes[0].patches]
     minutes = [
-        np.mean([run.seconds for run in study.of(m)]) / 60 for m in ("sst", "sst+satl", "hst", "hst+satl")
+        np.mean([run.row()["train_seconds"] for run in group.of(m)]) / 60
+        for m in ("sst", "sst+satl", "hst", "hst+satl")
     ]
     np.testing.assert_allclose(heights, minutes)
-    recall = draw(6, study).axes[0].containers
-    order = np.argsort(-study.of("sst+satl", 0.2)[0].record.known_positives, kind="stable")
+    recall = draw(6, group).axes[0].containers
+    order = np.argsort(-group.of("sst+satl", 0.2)[0].record.known_positives, kind="stable")
     for container, method in zip(recall, ("sst", "sst+satl"), strict=True):
-        values = [run.record.quality["union"].recall for run in study.of(method, 0.2)]
+        values = [run.record.quality["union"].recall for run in group.of(method, 0.2)]
         np.testing.assert_allclose(container.lines[0].get_xdata(), 100 * np.mean(values, axis=0)[order])
 
 
 def test_a_rate_left_to_the_proportion_is_shown_where_it_came_to(tmp_path):
     for rate in (0.1, 0.9, None):
         write_run(tmp_path / f"rate-{rate}", "hst+sate", settings={"rate": rate}, images=60)
-    (axes, _) = draw(10, study_of(tmp_path)).axes
+    (axes, _) = draw(10, group_of(tmp_path)).axes
     np.testing.assert_allclose(axes.get_lines()[0].get_xdata(), [0.1, 0.3, 0.9])
 
 
@@ -194,16 +192,16 @@ def test_runs_of_a_sweep_do_not_pass_for_the_plain_method(tmp_path, experiment):
     for method, level in (("sst", None), ("sst+satl", 0.999), ("sst+sate", 0.5), ("sst+sate", 0.999)):
         settings = {} if level is None else {"negative_quantile": level}
         write_run(tmp_path / f"{method}-{level}", method, settings=settings, images=40)
-    assert [run.path.name for run in study_of(tmp_path).of("sst+sate")] == ["sst+sate-0.999"]
+    assert [run.path.name for run in group_of(tmp_path).of("sst+sate")] == ["sst+sate-0.999"]
     # An experiment says which cells are plain: it has none of a method that is only swept.
-    assert study_of(experiment).of("sst+sate") == ()
-    assert len(study_of(experiment).of("sst+satl", 0.2)) == 2
+    assert group_of(experiment).of("sst+sate") == ()
+    assert len(group_of(experiment).of("sst+satl", 0.2)) == 2
 
 
 def test_a_repeated_run_counts_once(tmp_path):
     for name in ("one", "two"):
         write_run(tmp_path / name, "sst", seed=3, images=40)
-    assert len(study_of(tmp_path).of("sst")) == 1
+    assert len(group_of(tmp_path).of("sst")) == 1
 
 
 def test_two_sweeps_of_different_methods_are_not_mixed(tmp_path):
@@ -211,7 +209,7 @@ def test_two_sweeps_of_different_methods_are_not_mixed(tmp_path):
         for rate in (0.1, 0.5):
             write_run(tmp_path / f"{method}-{rate}", method, settings={"rate": rate}, images=60)
     write_run(tmp_path / "other", "hst+sate", settings={"rate": 0.7, "positive_quantile": 0.4}, images=60)
-    swept = study_of(tmp_path).sweep("method.rate", ("hst+sate",))
+    swept = group_of(tmp_path).sweep("method.rate", ("hst+sate",))
     assert sorted(run.path.name for run in swept) == ["hst+sate-0.1", "hst+sate-0.5"]
 
 
@@ -223,17 +221,17 @@ def test_how_often_a_run_was_saved_does_not_part_it_from_others(tmp_path):
         config = yaml.safe_load(file.read_text())
         config |= {"training": config["training"] | saving, "images": {"workers": 1, "cache_gb": number}}
         file.write_text(yaml.safe_dump(config))
-    assert len(study_of(tmp_path).sweep("method.rate", ("hst+sate",))) == 3
+    assert len(group_of(tmp_path).sweep("method.rate", ("hst+sate",))) == 3
 
 
 def test_the_same_bytes_every_time(experiment, tmp_path):
     def once(folder: Path) -> dict[str, bytes]:
         runs = [experiment / "runs" / f"hst{part}-p20-s0" for part in ("", "+satl")]
-        outcomes = [
+        drawn = [
             *draw_each(runs, folder, ("svg",), only=[3]),
             *draw_each(runs, folder, ("pdf",), only=[9]),
         ]
-        return {file.name: file.read_bytes() for outcome in outcomes for file in outcome.files}
+        return {file.name: file.read_bytes() for figure in drawn for file in figure.files}
 
     first = once(tmp_path / "one")
     assert sorted(first) == ["figure-03-pipeline.svg", "figure-09-examples.pdf"]
@@ -248,16 +246,14 @@ def test_the_same_bytes_every_time(experiment, tmp_path):
 
 def test_what_is_missing_says_how_to_get_it(tmp_path):
     write_run(tmp_path / "run", "sst", images=80)
-    outcomes = {
-        outcome.number: outcome for outcome in draw_each([tmp_path / "run"], only=[4, 5, 6, 10, 11, 13])
-    }
-    assert list(outcomes) == [4, 5, 6, 10, 11, 13]
-    assert [outcome.number for outcome in outcomes.values() if outcome.files] == [4, 6]
-    assert outcomes[6].files[0] == tmp_path / "run" / "figures" / "figure-06-recall-by-class.svg"
-    assert "needs a run of sst+satl beside sst (`satl train`, method.name=sst+satl)" in outcomes[13].missing
-    assert "method.rate" in outcomes[10].missing
-    assert "satl experiment" in outcomes[11].missing
-    assert "sst+satl beside sst" in outcomes[5].missing
+    drawn = {figure.number: figure for figure in draw_each([tmp_path / "run"], only=[4, 5, 6, 10, 11, 13])}
+    assert list(drawn) == [4, 5, 6, 10, 11, 13]
+    assert [figure.number for figure in drawn.values() if figure.files] == [4, 6]
+    assert drawn[6].files[0] == tmp_path / "run" / "figures" / "figure-06-recall-by-class.svg"
+    assert "needs a run of sst+satl beside sst: train one with method.name=sst+satl" in str(drawn[13].missing)
+    assert "method.rate" in str(drawn[10].missing)
+    assert "as a sweep in the grid of an experiment" in str(drawn[11].missing)
+    assert "sst+satl beside sst" in str(drawn[5].missing)
 
 
 @pytest.mark.parametrize(
@@ -274,15 +270,15 @@ def test_what_is_missing_says_how_to_get_it(tmp_path):
 def test_runs_without_generators_or_truth(tmp_path, number, method, truth, words):
     write_run(tmp_path / "run", method, truth=truth, images=60)
     with pytest.raises(Missing, match=words):
-        draw(number, study_of(tmp_path / "run"))
+        draw(number, group_of(tmp_path / "run"))
 
 
 def test_figures_that_need_no_truth_are_drawn_without_it(tmp_path):
     for method in ("sst", "sst+satl"):
         write_run(tmp_path / method, method, truth=False, images=60)
-    study = study_of(tmp_path)
+    group = group_of(tmp_path)
     for number in (1, 9, 13):
-        assert_text_is_clear(draw(number, study))
+        assert_text_is_clear(draw(number, group))
 
 
 def test_classes_that_cannot_be_measured(tmp_path):
@@ -290,17 +286,17 @@ def test_classes_that_cannot_be_measured(tmp_path):
     write_record(replace(record, method=replace(record.method, average_precision=np.full(20, np.nan))))
     for number in (1, 8):
         with pytest.raises(Missing, match="needs a class with a known positive"):
-            draw(number, study_of(tmp_path / "run"))
+            draw(number, group_of(tmp_path / "run"))
 
 
 def test_runs_of_one_epoch(tmp_path):
     for method in ("sst", "sst+satl"):
         write_run(tmp_path / method, method, epochs=1, images=60)
-    study = study_of(tmp_path)
+    group = group_of(tmp_path)
     for number in (5, 13):
-        assert_text_is_clear(draw(number, study))
+        assert_text_is_clear(draw(number, group))
     with pytest.raises(Missing, match="needs pseudo-labels"):
-        draw(7, study)
+        draw(7, group)
 
 
 def test_pictures_that_are_gone_keep_no_other_figure_away(tmp_path):
@@ -309,10 +305,10 @@ def test_pictures_that_are_gone_keep_no_other_figure_away(tmp_path):
     start, end = config.index("  scenes:"), config.index("  proportion:")
     gone = f"  table: {tmp_path / 'gone.csv'}\n  images: {tmp_path}\n"
     (folder / "config.yaml").write_text(config[:start] + gone + config[end:])
-    outcomes = list(draw_each([folder], only=[6, 9], formats=["svg"]))
-    assert [bool(outcome.files) for outcome in outcomes] == [True, False]
-    assert "needs the training images" in outcomes[1].missing
-    assert "gone.csv" in outcomes[1].missing
+    drawn = list(draw_each([folder], only=[6, 9], formats=["svg"]))
+    assert [bool(figure.files) for figure in drawn] == [True, False]
+    assert "needs the training images" in str(drawn[1].missing)
+    assert "gone.csv" in str(drawn[1].missing)
 
 
 def test_two_data_sets_get_a_figure_each_and_one_of_time(tmp_path):
@@ -321,8 +317,8 @@ def test_two_data_sets_get_a_figure_each_and_one_of_time(tmp_path):
             folder = write_run(tmp_path / f"{name}-{method}", method, images=60)
             config = folder / "config.yaml"
             config.write_text(config.read_text().replace("satl_tiny", backbone))
-    outcomes = list(draw_each([tmp_path], only=[5, 7], formats=["svg"]))
-    assert [file.name for outcome in outcomes for file in outcome.files] == [
+    drawn = list(draw_each([tmp_path], only=[5, 7], formats=["svg"]))
+    assert [file.name for figure in drawn for file in figure.files] == [
         "figure-05-training-time.svg",
         "figure-07-precision-by-proportion-scenes-tiny.svg",
         "figure-07-precision-by-proportion-scenes-resnet18.svg",
@@ -335,22 +331,22 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
     lines = (cut / "metrics.jsonl").read_text().splitlines(keepends=True)
     (cut / "metrics.jsonl").write_text("".join(lines[:3]))
     said: list[str] = []
-    outcomes = list(draw_each([tmp_path], only=[13], announce=said.append))
+    drawn = list(draw_each([tmp_path], only=[13], announce=said.append))
     assert said == ["Left out, not finished: cut"]
-    assert "needs a run of sst beside sst+satl" in outcomes[0].missing
+    assert "needs a run of sst beside sst+satl" in str(drawn[0].missing)
     shutil.rmtree(tmp_path / "done")
-    with pytest.raises(SatlError, match="not finished; continue it with `satl train --resume"):
+    with pytest.raises(SatlError, match=r"not finished; continue it with train\(resume="):
         draw_each([tmp_path])
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"formats": ["svgg"]}, r"--format svgg.*did you mean 'svg'"),
-        ({"only": [14]}, "--only 14.*from 1 to 13"),
+        ({"formats": ["svgg"]}, r"formats='svgg'.*did you mean 'svg'"),
+        ({"only": [14]}, "only=14.*from 1 to 13"),
         ({"folders": ["nowhere"]}, "nowhere: is not a folder"),
         ({"folders": ["."]}, "holds no run"),
-        ({"folders": ["run", "run"]}, "say with --out"),
+        ({"folders": ["run", "run"]}, "choose with out"),
     ],
 )
 def test_mistakes_are_said_before_anything_is_drawn(tmp_path, options, words):

@@ -8,6 +8,7 @@ import pytest
 from reports.synthetic import write_run
 from satl.errors import RunError
 from satl.evaluation.pseudo import pseudo_label_table
+from satl.experiments.finished_runs import find_runs
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
 from satl.inference.run_record import (
@@ -19,7 +20,6 @@ from satl.inference.run_record import (
     read_record,
 )
 from satl.reports.comparison import compare
-from satl.reports.study import find_runs
 from satl.reports.training_images import run_pictures
 from satl.runs.data import load_data
 from satl.runs.run_folder import RunFolder

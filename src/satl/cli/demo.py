@@ -31,7 +31,7 @@ def demo(
     from rich.console import Console
 
     from satl.cli.progress import RichDisplay, parts
-    from satl.demo.demo import run_demo
+    from satl.demo.demo_run import run_demo
 
     told = Console(stderr=True, highlight=False)
     with parts(told) as progress:

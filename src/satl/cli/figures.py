@@ -28,8 +28,9 @@ def figures(
     """Draw the figures of the paper from runs; says of each what was drawn, or what it still needs."""
     from rich.console import Console
 
+    from satl.cli.wording import shell_words
     from satl.files import check_out_folder
-    from satl.reports.paper_figures import NUMBERS, draw_each
+    from satl.reports.paper_figures.figure_files import NUMBERS, draw_each
 
     if out is not None:
         check_out_folder(out)
@@ -38,14 +39,15 @@ def figures(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     names = [name.strip() for name in formats.split(",") if name.strip()]
     lacking: dict[str, None] = {}
-    for outcome in draw_each(folders, out, names or ["svg"], numbers, progress.print):
-        lacking |= dict.fromkeys(outcome.lacking)
-        if outcome.files:
-            first, *others = outcome.files
+    for drawn in draw_each(folders, out, names or ["svg"], numbers, progress.print):
+        lacking |= dict.fromkeys(drawn.lacking)
+        if drawn.files:
+            first, *others = drawn.files
             said = ", ".join([str(first), *(file.suffix for file in others)])
         else:
-            said = f"not drawn, {outcome.missing}"
-        console.print(f"figure {outcome.number:>2}  {outcome.title}: {said}")
+            assert drawn.missing is not None
+            said = f"not drawn, {drawn.missing.worded(shell_words).rstrip('.')}"
+        console.print(f"figure {drawn.number:>2}  {drawn.title}: {said}")
     if lacking:
         shown, more = "".join(list(lacking)[:_SHOWN]), len(lacking) - _SHOWN
         rest = f" and {more} more characters" if more > 0 else ""

@@ -9,6 +9,7 @@ from typing import Any
 from satl.errors import Argument, Task
 
 _OPTIONS = {
+    "formats": "--format",
     "bands": "--band",
     "ignore_columns": "--ignore-column",
     "image_format": "--format",

@@ -40,7 +40,7 @@ class WarmUpConfig(Section):
     epochs: int = Field(6, ge=1, description="Times that each is seen.")
     batch_size: int = Field(64, ge=2, description="Pictures a step.")
     lr: float = Field(0.003, gt=0, description="Largest learning rate of AdamW; it falls as a cosine.")
-    weight_decay: float = Field(0.05, ge=0, description="Pull of the weights towards zero.")
+    weight_decay: float = Field(0.05, ge=0, description="Weight decay.")
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class WarmUp:
     seconds: float
 
 
-class _Namer(nn.Module):
-    """Names the object of a picture by the strongest response of each feature, wherever it is."""
+class _ObjectClassifier(nn.Module):
+    """Classifies the object of an image: backbone, global max pooling, linear layer."""
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ def warm_up(
         config: of any of the demo's runs; its backbone, images and seeds are used, not its weights.
         settings: of the warm-up.
         path: of the weight file.
-        progress: is told what is done, how much of it, and how much there is.
+        progress: is called with what is done, how much of it, and how much there is.
     """
     begun = time.perf_counter()
     scenes, seed = config.data.scenes, config.training.seed
@@ -123,17 +123,19 @@ def warm_up(
         backbone = Backbone(
             model.backbone, kwargs=model.backbone_kwargs, pool=model.pool, stride_in_1x1=model.stride_in_1x1
         )
-        namer = _Namer(backbone).to(device)
+        classifier = _ObjectClassifier(backbone).to(device)
         seen = settings.pictures - settings.pictures // _CHECKED
-        _train(namer, config, settings, pictures[:seen].to(device), categories[:seen].to(device), say)
-    accuracy = _accuracy(namer, config, settings, pictures[seen:].to(device), categories[seen:].to(device))
+        _train(classifier, config, settings, pictures[:seen].to(device), categories[:seen].to(device), say)
+    accuracy = _accuracy(
+        classifier, config, settings, pictures[seen:].to(device), categories[seen:].to(device)
+    )
     with atomic_path(path) as temporary:
         backbone.save_weights(temporary)
     return WarmUp(path, settings.pictures, accuracy, time.perf_counter() - begun)
 
 
 def _train(
-    namer: _Namer,
+    classifier: _ObjectClassifier,
     config: RunConfig,
     settings: WarmUpConfig,
     pictures: Tensor,
@@ -144,26 +146,32 @@ def _train(
     # The last, incomplete batch is left out: one picture alone has no batch statistics.
     batch = min(settings.batch_size, len(pictures))
     steps = len(pictures) // batch
-    optimiser = torch.optim.AdamW(namer.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
+    optimiser = torch.optim.AdamW(classifier.parameters(), lr=settings.lr, weight_decay=settings.weight_decay)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.epochs * steps)
     generator = torch.Generator().manual_seed(config.training.seed)
-    namer.train()
+    classifier.train()
     for epoch in range(settings.epochs):
         order = torch.randperm(len(pictures)).to(pictures.device)
         for step, rows in enumerate(order[: steps * batch].split(batch)):
-            loss = F.cross_entropy(namer(augment(pictures[rows], generator)), categories[rows])
+            loss = F.cross_entropy(classifier(augment(pictures[rows], generator)), categories[rows])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             schedule.step()
             say("learning objects", epoch * steps + step + 1, settings.epochs * steps)
-    namer.eval()
+    classifier.eval()
 
 
 @torch.no_grad()
 def _accuracy(
-    namer: _Namer, config: RunConfig, settings: WarmUpConfig, pictures: Tensor, categories: Tensor
+    classifier: _ObjectClassifier,
+    config: RunConfig,
+    settings: WarmUpConfig,
+    pictures: Tensor,
+    categories: Tensor,
 ) -> float:
     transform = build_transform(config.images, pictures.device)
-    named = torch.cat([namer(transform(part)).argmax(1) for part in pictures.split(settings.batch_size)])
-    return float((named == categories).float().mean())
+    predicted = torch.cat(
+        [classifier(transform(part)).argmax(1) for part in pictures.split(settings.batch_size)]
+    )
+    return float((predicted == categories).float().mean())

@@ -126,16 +126,25 @@ def check_paths(configs: Mapping[GridRun, RunConfig], origin: str) -> None:
 
 
 def dataset_name(grid: Grid, config: RunConfig) -> str:
-    """Return the name of the data set, as the grid says or as the data are called.
+    """Return the name of the data set in tables: that of the grid, or of the data; the paper's name where it has one.
 
-    >>> from satl.demo.demo import demo_config
     >>> from satl.experiments.grid import make_grid
     >>> plain = {"base": {}, "methods": ["sst"], "proportions": [0.1], "seeds": [0]}
-    >>> dataset_name(make_grid(plain, "here"), demo_config("sst"))
-    'scenes'
+    >>> dataset_name(make_grid({**plain, "dataset": "mine"}, "here"), make_config({"data": {"scenes": {}}}, "here"))
+    'mine'
     """
     if grid.dataset is not None:
         return grid.dataset
-    if config.data.dataset is not None:
-        return paper().same_dataset(config.data.dataset) or config.data.dataset
-    return "scenes" if config.data.table is None else config.data.table.stem
+    name = data_name(config.resolved()["data"])
+    return paper().same_dataset(name) or name if config.data.dataset is not None else name
+
+
+def data_name(data: Mapping[str, Any]) -> str:
+    """Return the name of a run's data from the section ``data`` of its configuration, as plain data.
+
+    >>> data_name({"dataset": "coco"}), data_name({"table": "/data/mine.csv"}), data_name({"scenes": {"train": 9}})
+    ('coco', 'mine', 'scenes')
+    """
+    if data.get("dataset"):
+        return str(data["dataset"])
+    return Path(str(data["table"])).stem if data.get("table") else "scenes"

@@ -1,4 +1,4 @@
-"""Tidy results: a row for each run and model, and what is asked of them."""
+"""Results of runs: a row for each run and model, chosen by method, proportion, seed and variant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from satl.errors import RunError
+from satl.errors import RunError, Sentence, Task
 from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import Grid, GridRun
 from satl.experiments.paper_numbers import BASES
@@ -40,6 +40,7 @@ COLUMNS = (
 """Columns of every results table; one for each setting that a variant or sweep changes follows."""
 
 Row = dict[str, Any]
+_A_RESULTS_FILE = "give the folder of an experiment, or its results.csv"
 
 
 @dataclass(frozen=True)
@@ -183,14 +184,15 @@ def read_results(path: Path) -> Results:
             columns = reader.fieldnames or ()
             missing = [name for name in COLUMNS if name not in columns]
             if missing:
-                raise RunError(
-                    f"{file}: has no column '{missing[0]}'; give a results.csv of satl experiment."
-                )
+                raise RunError(f"has no column '{missing[0]}'", where=file, remedy=_A_RESULTS_FILE)
             rows = [{name: _parsed(name, text) for name, text in row.items()} for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RunError(f"{file}: cannot be read; give the --out folder of `satl experiment`.") from error
+        raise RunError("cannot be read", where=file, remedy=_A_RESULTS_FILE) from error
     except ValueError as error:
-        raise RunError(f"{file}: row {reader.line_num}: {error}; write it anew with --report.") from error
+        remedy = Sentence(
+            "write it again with {report}", report=Task("experiment", out=file.parent, report=True)
+        )
+        raise RunError(f"row {reader.line_num}: {error}", where=file, remedy=remedy) from error
     return Results(rows, columns[len(COLUMNS) :])
 
 
@@ -247,7 +249,6 @@ def _row(grid_run: GridRun, model: str, facts: Mapping[str, Any]) -> Row:
 
 
 def _done_rows(grid_run: GridRun, result: Mapping[str, Any]) -> list[Row]:
-    pseudo = result["pseudo_labels"] or {}
     rows = []
     for model in ("last", "best"):
         measured = result["models"][model]
@@ -257,11 +258,25 @@ def _done_rows(grid_run: GridRun, result: Mapping[str, Any]) -> list[Row]:
                 "status": "done",
                 "epoch": measured["epoch"],
                 **{name: _percent(measured[name]) for name in METRICS},
-                **{name: _percent(pseudo.get(key)) for name, key in PSEUDO.items()},
+                **_pseudo_columns(result["pseudo_labels"]),
                 **{name: result[name] for name in ("train_seconds", "split", "device", "jobs", "threads")},
             }
         )
     return rows
+
+
+def training_columns(epochs: Sequence[Mapping[str, Any]]) -> Row:
+    """Return the columns of a row that come from the training: time, and quality of the last epoch's pseudo-labels.
+
+    Args:
+        epochs: the rows of ``metrics.jsonl``.
+    """
+    union = (epochs[-1].get("pseudo_labels") or {}).get("union")
+    return {"train_seconds": float(sum(row["train_seconds"] for row in epochs)), **_pseudo_columns(union)}
+
+
+def _pseudo_columns(union: Mapping[str, Any] | None) -> Row:
+    return {name: _percent((union or {}).get(key)) for name, key in PSEUDO.items()}
 
 
 def _percent(value: float | None) -> float | None:

@@ -84,7 +84,7 @@ def report_experiment(folder: ExperimentFolder, draw: bool = False) -> Experimen
 
 def _draw_figures(folder: ExperimentFolder) -> None:
     """Draw every figure that the finished grid runs have the data for; remove those of an older grid."""
-    from satl.reports.paper_figures import draw_figures
+    from satl.reports.paper_figures.figure_files import draw_figures
 
     drawn = {file.name for file in draw_figures(folder.path, folder.figures)}
     for old in folder.figures.glob("figure-*"):

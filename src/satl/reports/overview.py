@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from satl.drawing import style
-from satl.drawing.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
+from satl.drawing.label_chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
 from satl.drawing.style import method_style, styled
 from satl.files import atomic_path
 from satl.reports import distributions, figures

@@ -1,4 +1,8 @@
-"""Figures 3 and 4: how SATL works, drawn without data."""
+"""Figures 3 and 4: how SATL works, drawn without data.
+
+They are drawn by code, not kept as SVG files: they come in every format that is asked for (PDF, PNG), which an SVG file
+does not give without a further dependency, and in the fonts and colours of all other figures.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from satl.drawing import style
-from satl.drawing.diagram_board import Board
-from satl.drawing.sheet import finish, new_sheet, patch_handle
+from satl.drawing.diagram import Diagram
+from satl.drawing.figure_layout import add_heading, patch_handle, start_figure
 from satl.drawing.style import styled
 
 if TYPE_CHECKING:
@@ -25,30 +29,32 @@ _LOSS: dict[str, Any] = {"facecolor": style.PAPER.light, "edgecolor": style.INK.
 @styled
 def pipeline() -> Figure:
     """Return figure 3: from an image with holes in its labels to thresholds, pseudo-labels and losses."""
-    figure = new_sheet(3.78)
+    figure = start_figure(3.78)
     figure.set_layout_engine("none")
-    board = Board(figure)
+    diagram = Diagram(figure)
     wide, gap = 1.22, 0.25
     x = [0.05 + number * (wide + gap) for number in range(5)]
     top, middle, low = 2.92, 1.68, 0.06
-    image = board.box(x[0], top, wide, 0.8, "Image and labels", "known or unknown", **_FRAMEWORK)
-    board.cells(x[0] + 0.15, top + 0.1, "+-??+")
-    backbone = board.box(x[1], top, wide, 0.8, "Backbone", "feature map", **_FRAMEWORK)
-    features = board.box(
+    image = diagram.box(x[0], top, wide, 0.8, "Image and labels", "known or unknown", **_FRAMEWORK)
+    diagram.cells(x[0] + 0.15, top + 0.1, "+-??+")
+    backbone = diagram.box(x[1], top, wide, 0.8, "Backbone", "feature map", **_FRAMEWORK)
+    features = diagram.box(
         x[2], top, wide, 0.8, "Decoupling, graph", "one feature\nfor each class", **_FRAMEWORK
     )
-    classifier = board.box(
+    classifier = diagram.box(
         x[3], top, wide, 0.8, "Classifier", "one probability\nfor each class", **_FRAMEWORK
     )
-    loss = board.box(x[4], top, wide, 0.8, "Classification loss", "known labels and\npseudo-labels", **_LOSS)
-    generators = board.box(
+    loss = diagram.box(
+        x[4], top, wide, 0.8, "Classification loss", "known labels and\npseudo-labels", **_LOSS
+    )
+    generators = diagram.box(
         x[2], middle, wide, 0.8, "Generators", "intra-image;\ncross-image or\nprototypes", **_FRAMEWORK
     )
-    pseudo = board.box(x[3], middle, wide, 0.8, "Pseudo-labels", "unknown, s > \u03c4", **_SATE)
-    board.cells(x[3] + 0.15, middle + 0.1, "+-?*+")
-    known = board.box(x[1], low, wide, 1.25, "Scores by class", "known absent,\nknown present", **_SATE)
-    board.humps(x[1] + 0.16, low + 0.1, 0.9, 0.36)
-    ideal = board.box(
+    pseudo = diagram.box(x[3], middle, wide, 0.8, "Pseudo-labels", "unknown, s > \u03c4", **_SATE)
+    diagram.cells(x[3] + 0.15, middle + 0.1, "+-?*+")
+    known = diagram.box(x[1], low, wide, 1.25, "Scores by class", "known absent,\nknown present", **_SATE)
+    diagram.humps(x[1] + 0.16, low + 0.1, 0.9, 0.36)
+    ideal = diagram.box(
         x[2],
         low,
         wide,
@@ -57,8 +63,8 @@ def pipeline() -> Figure:
         "larger of the quantiles\n\u03ba\u207b and \u03ba\u207a",
         **_SATE,
     )
-    board.humps(x[2] + 0.16, low + 0.1, 0.9, 0.34, threshold=0.56)
-    moved = board.box(
+    diagram.humps(x[2] + 0.16, low + 0.1, 0.9, 0.34, threshold=0.56)
+    moved = diagram.box(
         x[3],
         low,
         wide,
@@ -67,7 +73,7 @@ def pipeline() -> Figure:
         "per class, each epoch\n\u03c4 \u2190 (1\u2212\u03b3) \u03c4 + \u03b3 \u03c4*",
         **_SATE,
     )
-    ranking = board.box(
+    ranking = diagram.box(
         x[4],
         low,
         wide,
@@ -76,33 +82,33 @@ def pipeline() -> Figure:
         "d = max(0, s \u2212 \u03c4)\npresent: 1 \u2212 d\nabsent: 1 + d",
         **_DRL,
     )
-    _steps(board, x[3] + 0.16, low + 0.12)
-    _fork(board, x[4] + 0.16, low + 0.08)
+    _steps(diagram, x[3] + 0.16, low + 0.12)
+    _fork(diagram, x[4] + 0.16, low + 0.08)
     for one, other in ((image, backbone), (backbone, features), (features, classifier), (classifier, loss)):
-        board.arrow([one.right, other.left])
-    board.arrow([features.bottom, generators.top])
-    board.arrow([image.bottom, (image.bottom[0], generators.left[1]), generators.left])
-    board.text(
+        diagram.arrow([one.right, other.left])
+    diagram.arrow([features.bottom, generators.top])
+    diagram.arrow([image.bottom, (image.bottom[0], generators.left[1]), generators.left])
+    diagram.text(
         image.bottom[0] + 0.08,
         generators.left[1] + 0.04,
         "known positives",
         va="bottom",
         color=style.MUTED.light,
     )
-    board.arrow([generators.right, pseudo.left])
-    board.text(
+    diagram.arrow([generators.right, pseudo.left])
+    diagram.text(
         generators.right[0] + gap / 2, generators.right[1] + 0.05, "s", ha="center", va="bottom", size=8
     )
-    board.arrow([pseudo.right, (loss.bottom[0], pseudo.right[1]), loss.bottom])
+    diagram.arrow([pseudo.right, (loss.bottom[0], pseudo.right[1]), loss.bottom])
     turn = (generators.y + known.y + known.height) / 2
-    board.arrow([generators.bottom, (generators.bottom[0], turn), (known.top[0], turn), known.top])
-    board.text(
+    diagram.arrow([generators.bottom, (generators.bottom[0], turn), (known.top[0], turn), known.top])
+    diagram.text(
         known.top[0] + 0.08, turn + 0.04, "scores s of known cells", va="bottom", color=style.MUTED.light
     )
     for one, other in ((known, ideal), (ideal, moved), (moved, ranking)):
-        board.arrow([one.right, other.left])
-    board.arrow([moved.top, pseudo.bottom])
-    board.text(moved.top[0] + 0.06, (moved.top[1] + pseudo.bottom[1]) / 2, "\u03c4", va="center", size=8)
+        diagram.arrow([one.right, other.left])
+    diagram.arrow([moved.top, pseudo.bottom])
+    diagram.text(moved.top[0] + 0.06, (moved.top[1] + pseudo.bottom[1]) / 2, "\u03c4", va="center", size=8)
     handles = [
         patch_handle("framework (SST or HST)", **_FRAMEWORK),
         patch_handle("SATE: thresholds", **_SATE),
@@ -114,35 +120,35 @@ def pipeline() -> Figure:
         "the start of every epoch, pseudo-labels join the classification loss, and the ranking loss is added. Squares "
         "are labels of one image: +\u00a0present, \u2212\u00a0absent, ?\u00a0unknown, \u2713\u00a0filled."
     )
-    return finish(figure, "SATL on a framework with pseudo-labels", note, handles)
+    return add_heading(figure, "SATL on a framework with pseudo-labels", note, handles)
 
 
-def _steps(board: Board, x: float, y: float) -> None:
+def _steps(diagram: Diagram, x: float, y: float) -> None:
     """Draw a threshold that goes a share of the way to its goal at every epoch."""
     wide, tall, steps = 0.9, 0.4, 6
-    board.line(
+    diagram.line(
         [(x, y + 0.06), (x + wide, y + 0.06)], color=style.MUTED.light, linewidth=0.8, linestyle=(0, (3, 2))
     )
     heights = [0.06 + (tall - 0.06) * 0.55**number for number in range(steps)]
     places = [x + wide * number / steps for number in range(steps + 1)]
     points = [(place, y + heights[n]) for n in range(steps) for place in places[n : n + 2]]
-    board.line(points, color=style.SEMANTIC.light, linewidth=1.6)
+    diagram.line(points, color=style.SEMANTIC.light, linewidth=1.6)
 
 
-def _fork(board: Board, x: float, y: float) -> None:
+def _fork(diagram: Diagram, x: float, y: float) -> None:
     """Draw the loss of absent (up) and present cells (down) over the score."""
     wide, tall = 0.9, 0.4
     start, turn = (x, y + tall / 2), (x + 0.5 * wide, y + tall / 2)
-    board.line([start, turn], color=style.MUTED.light, linewidth=1.6)
-    board.line([turn, (x + wide, y + tall)], color=style.ABSENT.light, linewidth=1.6)
-    board.line([turn, (x + wide, y)], color=style.PRESENT.light, linewidth=1.6)
-    board.line([(turn[0], y), (turn[0], y + tall)], color=style.SEMANTIC.light, linewidth=1.2)
+    diagram.line([start, turn], color=style.MUTED.light, linewidth=1.6)
+    diagram.line([turn, (x + wide, y + tall)], color=style.ABSENT.light, linewidth=1.6)
+    diagram.line([turn, (x + wide, y)], color=style.PRESENT.light, linewidth=1.6)
+    diagram.line([(turn[0], y), (turn[0], y + tall)], color=style.SEMANTIC.light, linewidth=1.2)
 
 
 @styled
 def ranking_sketch() -> Figure:
     """Return figure 4: what differential ranking does to the score distributions, and its loss."""
-    figure = new_sheet(2.6)
+    figure = start_figure(2.6)
     left, right = figure.subplots(1, 2, width_ratios=(1.75, 1.0))
     threshold = 0.56
     scores = np.linspace(0, 1, 401)
@@ -196,7 +202,7 @@ def ranking_sketch() -> Figure:
         "A sketch, no data. The loss of a known cell grows or falls with d = max(0, s \u2212 \u03c4), so it moves only "
         "scores above the threshold."
     )
-    return finish(figure, "What differential ranking does", note, handles, columns=3)
+    return add_heading(figure, "What differential ranking does", note, handles, columns=3)
 
 
 def _draw_loss(axes: Axes, scores: np.ndarray, threshold: float) -> None:

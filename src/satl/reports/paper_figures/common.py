@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from satl.drawing.style import generator_title
 from satl.errors import SatlError
+from satl.experiments.finished_runs import FinishedRun, RunGroup
+from satl.experiments.paper_numbers import FRAMEWORKS, WITH_SATL
+from satl.experiments.results import Estimate
 from satl.inference.run_record import RunRecord
 from satl.reports.comparison import compare, easy_and_hard
-from satl.reports.study import Run, Study
 
-FRAMEWORKS = ("sst", "hst")
-"""The frameworks that SATL is added to, in the order of the paper's tables."""
 _SUBJECTS = (
     *("sst+satl", "hst+satl", "satl+", "sst+sate", "hst+sate"),
     *("sst+drl", "hst+drl", "sst", "hst"),
@@ -23,6 +26,23 @@ class Missing(SatlError):
     """A figure cannot be drawn from these runs; the message says what it needs and how to get it."""
 
 
+Floats = npt.NDArray[np.float64]
+
+
+def error_bars(estimates: Iterable[Estimate]) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
+    """Return means (NaN where there is none), standard deviations (0 of a single run) and numbers of runs, to draw.
+
+    >>> error_bars([Estimate.of([1.0, 3.0]), Estimate.of([])])[0]
+    array([ 2., nan])
+    """
+    found = list(estimates)
+    return (
+        np.array([np.nan if one.mean is None else one.mean for one in found], dtype=np.float64),
+        np.array([one.deviation or 0.0 for one in found], dtype=np.float64),
+        np.array([one.n for one in found], dtype=np.int64),
+    )
+
+
 def percent(proportion: float) -> str:
     """Write a proportion.
 
@@ -32,9 +52,9 @@ def percent(proportion: float) -> str:
     return f"{100 * proportion:.4g} %"
 
 
-def known(study: Study, proportion: float) -> str:
+def known(group: RunGroup, proportion: float) -> str:
     """Say on what the runs of a figure were trained."""
-    return f"{study.name}, {percent(proportion)} of the training labels known"
+    return f"{group.name}, {percent(proportion)} of the training labels known"
 
 
 def seeds(counts: Iterable[int]) -> str:
@@ -62,7 +82,7 @@ def generators_note(generators: Sequence[str]) -> str:
     return f"union of the {' and '.join(titles)} generators"
 
 
-def union_note(runs: Iterable[Run]) -> str:
+def union_note(runs: Iterable[FinishedRun]) -> str:
     """Name the generators of several methods, which may differ."""
     kinds = list(dict.fromkeys(run.generators for run in runs if run.generators))
     if len(kinds) == 1:
@@ -72,50 +92,50 @@ def union_note(runs: Iterable[Run]) -> str:
     return f"union of each method's generators ({titles})"
 
 
-def pair(study: Study, order: Sequence[str] = FRAMEWORKS) -> tuple[str, ...]:
+def pair(group: RunGroup, order: Sequence[str] = FRAMEWORKS) -> tuple[str, ...]:
     """Return a framework and the same with SATL; only one of the two where the other was not run.
 
     Raises:
         Missing: there is neither.
     """
-    pairs = [tuple(m for m in (name, f"{name}+satl") if m in study.methods) for name in order]
+    pairs = [tuple(m for m in (name, WITH_SATL[name]) if m in group.methods) for name in order]
     best = max(pairs, key=len)
     if not best:
-        raise Missing("needs a run of sst+satl and one of sst to compare with (`satl train`, method.name)")
+        raise Missing("needs a run of sst+satl and one of sst to compare with (method.name)")
     return best
 
 
-def whole_pair(study: Study, order: Sequence[str] = FRAMEWORKS) -> tuple[str, str]:
+def whole_pair(group: RunGroup, order: Sequence[str] = FRAMEWORKS) -> tuple[str, str]:
     """Return a framework and the same with SATL.
 
     Raises:
         Missing: one of them was not run.
     """
-    found = pair(study, order)
+    found = pair(group, order)
     if len(found) == 1:
-        base = found[0].removesuffix("+satl")
-        other = base if found[0] != base else f"{base}+satl"
-        raise Missing(f"needs a run of {other} beside {found[0]} (`satl train`, method.name={other})")
+        (base,) = (name for name in order if found[0] in (name, WITH_SATL[name]))
+        other = base if found[0] != base else WITH_SATL[base]
+        raise Missing(f"needs a run of {other} beside {found[0]}: train one with method.name={other}")
     return found[0], found[1]
 
 
-def with_generators(study: Study) -> tuple[str, ...]:
+def with_generators(group: RunGroup) -> tuple[str, ...]:
     """Return the methods that make pseudo-labels.
 
     Raises:
         Missing: none does.
     """
-    found = tuple(m for m in study.methods if any(run.generators for run in study.of(m)))
+    found = tuple(m for m in group.methods if any(run.generators for run in group.of(m)))
     if not found:
-        raise Missing("needs a run of a method with generators, such as sst+satl (`satl train`, method.name)")
+        raise Missing("needs a run of a method with generators, such as sst+satl (method.name)")
     return found
 
 
-def subject(study: Study) -> Run:
+def subject(group: RunGroup) -> FinishedRun:
     """Return the run whose scores are shown: with generators, SATL where there is one, near 20 % known."""
-    methods = with_generators(study)
+    methods = with_generators(group)
     name = next((m for m in _SUBJECTS if m in methods), methods[0])
-    return study.of(name, study.shown_proportion([name]))[0]
+    return group.of(name, group.shown_proportion([name]))[0]
 
 
 def shown_classes(record: RunRecord) -> dict[int, str]:

@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.drawing import style
-from satl.drawing.sheet import WIDTH, dot_handle, finish, fitted, new_sheet, patch_handle
+from satl.drawing.figure_layout import WIDTH, add_heading, dot_handle, fitted, patch_handle, start_figure
 from satl.drawing.style import method_style, styled
 from satl.evaluation.pseudo import UNION
-from satl.reports.paper.common import TRUTH, Missing, known, pair, seeds, union_note
-from satl.reports.study import Run, Study, mean_and_sd
+from satl.experiments.finished_runs import FinishedRun, RunGroup
+from satl.experiments.results import Estimate
+from satl.reports.paper_figures.common import TRUTH, Missing, error_bars, known, pair, seeds, union_note
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,9 +28,9 @@ _RAREST = 10
 
 
 @styled
-def recall_by_class(study: Study) -> Figure:
+def recall_by_class(group: RunGroup) -> Figure:
     """Return figure 6: recall of the pseudo-labels of every class, SATL against its framework."""
-    methods, runs = _measured(study)
+    methods, runs = _measured(group)
     first = runs[methods[-1]][0].record
     order = np.argsort(-first.known_positives, kind="stable")
     values = {name: _by_class(runs[name], "recall") for name in methods}
@@ -38,7 +39,7 @@ def recall_by_class(study: Study) -> Figure:
     parts = np.array_split(order, columns)
     size = 8.0 if columns == 1 else 7.0 if columns == 2 else 6.0
     height = (0.175, 0.145, 0.115, 0.115)[min(columns, 4) - 1]
-    figure = new_sheet(max(height * len(parts[0]), 0.6) + 0.5)
+    figure = start_figure(max(height * len(parts[0]), 0.6) + 0.5)
     names = [_counted(figure, first.classes[i], first.known_positives[i], columns, size) for i in order]
     start = 0
     for axes, part in zip(figure.subplots(1, columns, squeeze=False)[0], parts, strict=True):
@@ -48,25 +49,25 @@ def recall_by_class(study: Study) -> Figure:
         start += len(part)
     handles = []
     for name in methods:
-        mean, _, count = mean_and_sd(values[name][0])
+        (mean,), _, (count,) = error_bars([_defined(values[name][0])])
         look = method_style(name)
         handles.append(dot_handle(look, f"{look.title} (mean of {count} classes {100 * mean:.1f} %)"))
     note = (
-        f"{known(study, runs[methods[0]][0].proportion)}; unknown training cells, last model, "
+        f"{known(group, runs[methods[0]][0].proportion)}; unknown training cells, last model, "
         f"{union_note(run for members in runs.values() for run in members)}; {_seeds(runs)}. Classes from the most to "
         "the fewest known positives, which are the numbers in brackets."
     )
-    return finish(figure, "Recall of the pseudo-labels, class by class", note, handles)
+    return add_heading(figure, "Recall of the pseudo-labels, class by class", note, handles)
 
 
 @styled
-def rarest_classes(study: Study) -> Figure:
+def rarest_classes(group: RunGroup) -> Figure:
     """Return figure 12: precision, recall and number of samples of the ten rarest classes."""
-    methods, runs = _measured(study)
+    methods, runs = _measured(group)
     first = runs[methods[-1]][0].record
     assert first.positives is not None
     order = np.lexsort((first.known_positives, first.positives))[:_RAREST]
-    figure = new_sheet(0.24 * max(len(order), 3) + 0.55)
+    figure = start_figure(0.24 * max(len(order), 3) + 0.55)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 0.75), gridspec_kw={"wspace": 0.12})
     names = [fitted(figure, first.classes[index], 1.6, 8.0) for index in order]
     summary = []
@@ -75,7 +76,7 @@ def rarest_classes(study: Study) -> Figure:
         here = {name: (mean[order], sd[order]) for name, (mean, sd) in values.items()}
         _dots(axes, names if axes is left else [""] * len(order), here, rows=max(len(order), 3), size=8.0)
         axes.set_xlabel(f"{kind} (%)")
-        mean = mean_and_sd(values[methods[-1]][0][order])[0]
+        (mean,), _, _ = error_bars([_defined(values[methods[-1]][0][order])])
         summary.append(f"{kind} {100 * mean:.1f} %" if np.isfinite(mean) else f"{kind} not measurable")
     rows = np.arange(len(order))
     right.barh(rows, first.positives[order], 0.62, color=style.FAINT.light)
@@ -98,7 +99,7 @@ def rarest_classes(study: Study) -> Figure:
     right.grid(visible=False, axis="y")
     right.set_xlabel("positives (images)")
     note = (
-        f"{known(study, runs[methods[0]][0].proportion)}; unknown training cells, last model, "
+        f"{known(group, runs[methods[0]][0].proportion)}; unknown training cells, last model, "
         f"{union_note(run for members in runs.values() for run in members)}; {_seeds(runs)}. Mean of these classes, "
         f"{method_style(methods[-1]).title}: {', '.join(summary)}. No dot: no pseudo-label, or nothing to find."
     )
@@ -108,28 +109,35 @@ def rarest_classes(study: Study) -> Figure:
         patch_handle("all positives", facecolor=style.FAINT.light),
     ]
     title = f"The {len(order)} rarest classes" if len(order) > 1 else "The rarest class"
-    return finish(figure, title, note, handles)
+    return add_heading(figure, title, note, handles)
 
 
-def _measured(study: Study) -> tuple[tuple[str, ...], dict[str, tuple[Run, ...]]]:
+def _measured(group: RunGroup) -> tuple[tuple[str, ...], dict[str, tuple[FinishedRun, ...]]]:
     """Return the methods to compare and their runs at one proportion, all with truth."""
-    methods = pair(study)
-    proportion = study.shown_proportion(methods)
-    runs = {name: study.of(name, proportion) for name in methods}
+    methods = pair(group)
+    proportion = group.shown_proportion(methods)
+    runs = {name: group.of(name, proportion) for name in methods}
     runs = {name: members for name, members in runs.items() if members}
     if any(UNION not in run.record.quality for members in runs.values() for run in members):
         raise Missing(f"needs {TRUTH}")
     return tuple(runs), runs
 
 
-def _by_class(runs: Sequence[Run], kind: Literal["precision", "recall"] | str) -> tuple[Floats, Floats]:
+def _by_class(
+    runs: Sequence[FinishedRun], kind: Literal["precision", "recall"] | str
+) -> tuple[Floats, Floats]:
     """Return mean and standard deviation over seeds, (C,) each; NaN where no seed measures it."""
     table = np.stack([getattr(run.record.quality[UNION], kind) for run in runs])
-    columns = [mean_and_sd(column) for column in table.T]
-    return np.array([mean for mean, _, _ in columns]), np.array([sd for _, sd, _ in columns])
+    mean, sd, _ = error_bars(_defined(column) for column in table.T)
+    return mean, sd
 
 
-def _seeds(runs: Mapping[str, Sequence[Run]]) -> str:
+def _defined(values: Floats) -> Estimate:
+    """Return mean and deviation of the values that are defined."""
+    return Estimate.of(values[np.isfinite(values)].tolist())
+
+
+def _seeds(runs: Mapping[str, Sequence[FinishedRun]]) -> str:
     return seeds(len(members) for members in runs.values())
 
 

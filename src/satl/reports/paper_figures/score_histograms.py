@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from satl.drawing import style
-from satl.drawing.sheet import (
+from satl.drawing.figure_layout import (
     absent_handle,
-    finish,
+    add_heading,
     fitted,
-    new_sheet,
     panel_title,
     patch_handle,
     present_handle,
+    start_figure,
 )
 from satl.drawing.style import generator_title, method_style, styled
+from satl.experiments.finished_runs import RunGroup
 from satl.inference.run_record import FloatArray, RunRecord
 from satl.reports.comparison import kolmogorov_smirnov, scores_by_label
 from satl.reports.distributions import (
@@ -26,8 +27,7 @@ from satl.reports.distributions import (
     share_limits,
     shares,
 )
-from satl.reports.paper.common import TRUTH, Missing, known, shown_classes, subject
-from satl.reports.study import Study
+from satl.reports.paper_figures.common import TRUTH, Missing, known, shown_classes, subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 @styled
-def score_histograms(study: Study) -> Figure:
+def score_histograms(group: RunGroup) -> Figure:
     """Return figure 1: scores of known positives and negatives of four classes, two easy and two hard."""
-    run = subject(study)
+    run = subject(group)
     record = run.record
     chosen = shown_classes(record)
     generators = record.method.generators
-    figure = new_sheet(1.75 * len(generators) + 0.2)
+    figure = start_figure(1.75 * len(generators) + 0.2)
     grid = figure.subplots(len(generators), len(chosen), squeeze=False)
     for line, generator in zip(grid, generators, strict=True):
         parts = [scores_by_label(record.method.scores[generator], record.cells, None, i) for i in chosen]
@@ -55,23 +55,23 @@ def score_histograms(study: Study) -> Figure:
     for axes, (index, kind) in zip(grid[0], chosen.items(), strict=True):
         axes.set_title(panel_title(figure, record.classes[index], kind, len(chosen)))
     note = (
-        f"{known(study, run.proportion)}; scores of {method_style(run.method).title} after training, one run (seed "
+        f"{known(group, run.proportion)}; scores of {method_style(run.method).title} after training, one run (seed "
         f"{run.seed}); easy and hard by average precision. Each row of panels is a generator, with one scale."
     )
     handles = [present_handle("known present"), absent_handle("known absent")]
-    return finish(figure, "Scores of positives and negatives, class by class", note, handles)
+    return add_heading(figure, "Scores of positives and negatives, class by class", note, handles)
 
 
 @styled
-def known_and_unknown(study: Study) -> Figure:
+def known_and_unknown(group: RunGroup) -> Figure:
     """Return figure 2: known against unknown scores of one class, with the Kolmogorov-Smirnov distance."""
-    run = subject(study)
+    run = subject(group)
     record = run.record
     if record.truth is None:
         raise Missing(f"needs {TRUTH}")
     index = _most_known(record)
     generators = record.method.generators
-    figure = new_sheet(1.8 * len(generators) + 0.2)
+    figure = start_figure(1.8 * len(generators) + 0.2)
     grid = figure.subplots(len(generators), 2, squeeze=False)
     for line, generator in zip(grid, generators, strict=True):
         parts = scores_by_label(record.method.scores[generator], record.cells, record.truth, index)
@@ -85,7 +85,7 @@ def known_and_unknown(study: Study) -> Figure:
         axes.set_title(title)
     name = fitted(figure, record.classes[index], 3.0, 10.5, "bold")
     note = (
-        f"{known(study, run.proportion)}; scores of {method_style(run.method).title} after training, one run (seed "
+        f"{known(group, run.proportion)}; scores of {method_style(run.method).title} after training, one run (seed "
         f"{run.seed}); the class with the most known positives. KS is the two-sample Kolmogorov-Smirnov distance, "
         "from 0 (alike) to 1 (apart); chance is what two samples of these sizes from one distribution exceed in 5 % of "
         "cases."
@@ -97,7 +97,7 @@ def known_and_unknown(study: Study) -> Figure:
             "unknown (by the hidden truth)", facecolor="none", edgecolor=style.INK.light, linewidth=1.4
         ),
     ]
-    return finish(figure, f"Scores of known and of unknown cells: {name}", note, handles)
+    return add_heading(figure, f"Scores of known and of unknown cells: {name}", note, handles)
 
 
 def _most_known(record: RunRecord) -> int:

@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from satl.drawing import style
-from satl.drawing.sheet import (
+from satl.drawing.figure_layout import (
     absent_handle,
-    finish,
+    add_heading,
     line_handle,
-    new_sheet,
     panel_title,
     patch_handle,
     present_handle,
+    start_figure,
 )
 from satl.drawing.style import generator_title, method_style, styled
+from satl.experiments.finished_runs import RunGroup
+from satl.experiments.paper_numbers import FRAMEWORKS, WITH_SATL
 from satl.inference.run_record import RunRecord
 from satl.reports.comparison import scores_by_label
 from satl.reports.distributions import bin_edges, clean, no_negative_ticks, share_limits, shares
-from satl.reports.paper.common import FRAMEWORKS, TRUTH, Missing, known, shown_classes, with_generators
-from satl.reports.study import Study
+from satl.reports.paper_figures.common import TRUTH, Missing, known, shown_classes, with_generators
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 
 
 @styled
-def thresholds_on_scores(study: Study) -> Figure:
+def thresholds_on_scores(group: RunGroup) -> Figure:
     """Return figure 8: four classes across, SATL, SST and HST below each other."""
-    methods = _rows(study)
-    proportion = study.shown_proportion(methods)
-    runs = study.matching(methods, proportion)
+    methods = _rows(group)
+    proportion = group.shown_proportion(methods)
+    runs = group.matching(methods, proportion)
     records = [run.record for run in runs]
     if records[0].truth is None:
         raise Missing(f"needs {TRUTH}")
     chosen = shown_classes(records[0])
-    figure = new_sheet(1.75 * len(records) + 0.45)
+    figure = start_figure(1.75 * len(records) + 0.45)
     grid = figure.subplots(len(records), len(chosen), squeeze=False)
     for line, record in zip(grid, records, strict=True):
         generator = record.method.generators[-1]
@@ -58,7 +59,7 @@ def thresholds_on_scores(study: Study) -> Figure:
         axes.set_title(panel_title(figure, records[0].classes[index], kind, len(chosen)), pad=25)
     epoch = len(runs[0].epochs)
     note = (
-        f"{known(study, proportion)}; unknown training cells by the hidden truth, generator as given at the left, "
+        f"{known(group, proportion)}; unknown training cells by the hidden truth, generator as given at the left, "
         f"thresholds and scores after epoch {epoch}, one run each (seed {runs[0].seed}). Above each panel: recall and "
         "precision of this generator's pseudo-labels. A row of panels has one scale of scores."
     )
@@ -76,14 +77,13 @@ def thresholds_on_scores(study: Study) -> Figure:
             for run in runs
         ),
     ]
-    return finish(figure, "Thresholds on the scores of unknown cells", note, handles)
+    return add_heading(figure, "Thresholds on the scores of unknown cells", note, handles)
 
 
-def _rows(study: Study) -> tuple[str, ...]:
+def _rows(group: RunGroup) -> tuple[str, ...]:
     """Return the methods below each other: one with SATL, then the frameworks with one threshold for all."""
-    methods = with_generators(study)
-    with_satl = [f"{name}+satl" for name in FRAMEWORKS]
-    found = [name for name in with_satl if name in methods][:1]
+    methods = with_generators(group)
+    found = [name for name in WITH_SATL.values() if name in methods][:1]
     found += [name for name in FRAMEWORKS if name in methods]
     return tuple(found) or methods[:3]
 

@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.drawing import style
-from satl.drawing.chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
-from satl.drawing.sheet import WIDTH, finish, new_sheet
+from satl.drawing.figure_layout import WIDTH, add_heading, start_figure
+from satl.drawing.label_chips import KINDS, LEGEND, LEGEND_WITHOUT_TRUTH, draw_chips
 from satl.drawing.style import method_style, styled
 from satl.errors import SatlError
+from satl.experiments.finished_runs import RunGroup
 from satl.reports.comparison import Comparison, Example, choose_examples, compare
-from satl.reports.paper.common import Missing, known, pair, union_note
-from satl.reports.study import Study
+from satl.reports.paper_figures.common import Missing, known, pair, union_note
 from satl.reports.training_images import run_pictures
 
 if TYPE_CHECKING:
@@ -25,11 +25,11 @@ _CHIP, _STEP, _LINE = 6.8, 0.205, 0.15
 
 
 @styled
-def examples(study: Study) -> Figure:
+def examples(group: RunGroup) -> Figure:
     """Return figure 9: four images chosen by a rule, failures included, HST against HST+SATL where there is both."""
-    methods = pair(study, order=("hst", "sst"))
-    proportion = study.shown_proportion(methods)
-    runs = study.matching(methods, proportion)
+    methods = pair(group, order=("hst", "sst"))
+    proportion = group.shown_proportion(methods)
+    runs = group.matching(methods, proportion)
     records = [run.record for run in runs]
     records = [record for record in records if record.agrees_with(records[-1])]
     comparison = compare(*records)
@@ -42,7 +42,7 @@ def examples(study: Study) -> Figure:
     down = max(-(-len(chosen) // 2), 1)
     legend = 0.3
     height = down * (_CARD + _GAP) + legend
-    figure = new_sheet(height)
+    figure = start_figure(height)
     figure.set_layout_engine("none")
     wide = WIDTH / 2
     for number, (example, image) in enumerate(zip(chosen, pixels, strict=True)):
@@ -54,10 +54,10 @@ def examples(study: Study) -> Figure:
     draw_chips(figure, 0.06, legend - 0.06, WIDTH, list(words.items()), size=_CHIP, step=_STEP)
     shown = [method_style(record.method.name).title for record in records]
     note = (
-        f"{known(study, proportion)}; {' against '.join(shown)}, last models, {union_note(runs)}, one run each (seed "
+        f"{known(group, proportion)}; {' against '.join(shown)}, last models, {union_note(runs)}, one run each (seed "
         f"{runs[-1].seed}). Images are picked by a rule: labels recovered, labels wrong, nothing found."
     )
-    return finish(figure, "What became of the unknown labels", note)
+    return add_heading(figure, "What became of the unknown labels", note)
 
 
 def _varied(found: list[Example], count: int = 4) -> list[Example]:

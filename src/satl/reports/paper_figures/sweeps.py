@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from satl.drawing import style
-from satl.drawing.sheet import finish, new_sheet
+from satl.drawing.figure_layout import add_heading, start_figure
 from satl.drawing.style import method_style, proportion_style, styled
-from satl.reports.paper.common import TRUTH, Missing, percent, seeds, union_note
-from satl.reports.study import Run, Study, mean_and_sd
+from satl.experiments.finished_runs import FinishedRun, RunGroup
+from satl.experiments.results import Estimate, Results
+from satl.reports.paper_figures.common import TRUTH, Missing, error_bars, percent, seeds, union_note
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -27,30 +28,30 @@ _ON_SST = ("sst+sate", "sst+satl", "hst+sate", "hst+satl")
 
 
 @styled
-def rate_sweep(study: Study) -> Figure:
+def rate_sweep(group: RunGroup) -> Figure:
     """Return figure 10: precision and recall against the rate (the paper's gamma), a line a proportion."""
-    runs = _swept(study, RATE, _ON_HST, "0.1, 0.3, 0.5, 0.7 and 0.9")
-    figure = new_sheet(2.5)
+    runs = _swept(group, RATE, _ON_HST, "0.1, 0.3, 0.5, 0.7 and 0.9")
+    figure = start_figure(2.5)
     grid = figure.subplots(1, 2)
     counts: list[int] = []
     for axes, kind in zip(grid, _KINDS, strict=True):
         counts += _draw(axes, runs, RATE, kind)
         axes.set(xlabel="rate (\u03b3)", title=kind.capitalize(), ylabel=f"{kind} (%)")
-    return finish(figure, "Pseudo-labels against the rate", _note(study, runs, counts), _handles(runs))
+    return add_heading(figure, "Pseudo-labels against the rate", _note(group, runs, counts), _handles(runs))
 
 
 @styled
-def quantile_sweep(study: Study) -> Figure:
+def quantile_sweep(group: RunGroup) -> Figure:
     """Return figure 11: precision above, recall below, against the two quantiles (the paper's kappas)."""
     words = ("0.5, 0.9 and 0.999", "0.1, 0.3 and 0.5")
-    found: dict[str, tuple[Run, ...]] = {}
+    found: dict[str, tuple[FinishedRun, ...]] = {}
     for key, values in zip(QUANTILES, words, strict=True):
         try:
-            found[key] = _swept(study, key, _ON_SST, values)
+            found[key] = _swept(group, key, _ON_SST, values)
         except Missing:
             if key == QUANTILES[1] and not found:
                 raise
-    figure = new_sheet(4.3, width=7.2 if len(found) == 2 else 4.4)
+    figure = start_figure(4.3, width=7.2 if len(found) == 2 else 4.4)
     grid = figure.subplots(2, len(found), squeeze=False, sharex="col")
     labels = ("level on known negatives (\u03ba\u207b)", "level on known positives (\u03ba\u207a)")
     counts: list[int] = []
@@ -64,25 +65,25 @@ def quantile_sweep(study: Study) -> Figure:
         grid[1, column].set_xlabel(labels[QUANTILES.index(key)])
     every = [run for runs in found.values() for run in runs]
     note = (
-        _note(study, every, counts)
+        _note(group, every, counts)
         + " The other quantile is kept. Steps of the horizontal axes are not to scale."
     )
-    return finish(figure, "Pseudo-labels against the two quantiles", note, _handles(every))
+    return add_heading(figure, "Pseudo-labels against the two quantiles", note, _handles(every))
 
 
-def _swept(study: Study, key: str, preferred: Sequence[str], values: str) -> tuple[Run, ...]:
-    runs = tuple(run for run in study.sweep(key, preferred) if run.generators)
+def _swept(group: RunGroup, key: str, preferred: Sequence[str], values: str) -> tuple[FinishedRun, ...]:
+    runs = tuple(run for run in group.sweep(key, preferred) if run.generators)
     if not runs:
         raise Missing(
             f"needs runs that differ in {key} only, for example {preferred[0]} at {values} "
-            f"(`satl train --set {key}=...`, or as a sweep in the grid of `satl experiment`)"
+            f"(train with {key}=..., or as a sweep in the grid of an experiment)"
         )
-    if not any(np.isfinite(run.pseudo("macro_recall")) for run in runs):
+    if not any(run.row()["pseudo_recall"] is not None for run in runs):
         raise Missing(f"needs {TRUTH}")
     return runs
 
 
-def _value(run: Run, key: str) -> float:
+def _value(run: FinishedRun, key: str) -> float:
     """Return the setting of a run; a rate that was left to the known proportion is what it came to."""
     value = json.loads(run.settings[key])
     if value is None:
@@ -92,26 +93,26 @@ def _value(run: Run, key: str) -> float:
     return float(value)
 
 
-def _draw(axes: Axes, runs: Sequence[Run], key: str, kind: str) -> list[int]:
+def _draw(axes: Axes, runs: Sequence[FinishedRun], key: str, kind: str) -> list[int]:
     """Draw a line for each proportion; return how many seeds its points have."""
     values = sorted({_value(run, key) for run in runs})
+    method = runs[0].method
+    results = Results([run.row(variant=str(_value(run, key))) for run in runs])
     to_scale = key == RATE
     counts = []
     for proportion in sorted({run.proportion for run in runs}):
         colour, dash, marker = proportion_style(proportion)
-        there = [run for run in runs if run.proportion == proportion]
-        rows = [
-            mean_and_sd(run.pseudo(f"macro_{kind}") for run in there if _value(run, key) == value)
+        mean, sd, n = error_bars(
+            Estimate.of(results.by_seed(f"pseudo_{kind}", method, proportion, str(value), "last").values())
             for value in values
-        ]
-        mean, sd, n = (np.array(column, float) for column in zip(*rows, strict=True))
+        )
         shown = np.isfinite(mean)
         places = np.array(values) if to_scale else np.arange(len(values), dtype=float)
         counts += [int(count) for count in n]
         axes.errorbar(
             places[shown],
-            100 * mean[shown],
-            100 * sd[shown] if (n > 1).any() else None,
+            mean[shown],
+            sd[shown] if (n > 1).any() else None,
             color=colour,
             linestyle=dash,
             marker=marker,
@@ -134,13 +135,13 @@ def _draw(axes: Axes, runs: Sequence[Run], key: str, kind: str) -> list[int]:
     return counts
 
 
-def _note(study: Study, runs: Sequence[Run], counts: Sequence[int]) -> str:
+def _note(group: RunGroup, runs: Sequence[FinishedRun], counts: Sequence[int]) -> str:
     names = ", ".join(dict.fromkeys(method_style(run.method).title for run in runs))
     cells = f"unknown training cells in the last epoch, mean over classes, {union_note(runs)}"
-    return f"{study.name}, {names}; {cells}; {seeds(counts)}. No pseudo-label, no precision."
+    return f"{group.name}, {names}; {cells}; {seeds(counts)}. No pseudo-label, no precision."
 
 
-def _handles(runs: Sequence[Run]) -> list[Artist]:
+def _handles(runs: Sequence[FinishedRun]) -> list[Artist]:
     from matplotlib.lines import Line2D
 
     handles: list[Artist] = []

@@ -1,8 +1,12 @@
-"""Runs put in order: which belong together, which are repeats with another seed, which sweep a setting."""
+"""Finished runs found in run folders and experiment folders, grouped by data set and backbone, as figures need them.
+
+What a run measured is a row of :class:`~satl.experiments.results.Results`, as in an experiment; its epochs and scores
+are read from its folder. An experiment says which runs are plain and which are variants; of runs without one it is
+inferred from their settings.
+"""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,10 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from satl.drawing.style import method_rank
-from satl.errors import RunError, in_shell
+from satl.errors import RunError, Sentence, Task
+from satl.experiments.configs import data_name
+from satl.experiments.experiment_folder import ExperimentFolder
+from satl.experiments.results import COLUMNS, Results, Row, read_results, training_columns
 from satl.inference.run_record import (
     RECORD,
     RunRecord,
@@ -32,16 +37,16 @@ _REPEATS = frozenset(("training.seed", "data.mask_seed", "data.scenes.seed", "da
 
 
 @dataclass(frozen=True)
-class Run:
-    """One finished run of a study; what it scores is read, or measured, when it is first asked for.
+class FinishedRun:
+    """A finished run; its scores are read, or measured, when they are first needed.
 
     Attributes:
-        path: its folder.
+        path: its run folder.
         config: its configuration, as plain data.
         epochs: the rows of ``metrics.jsonl``.
-        dataset: name of the data.
-        variant: what an experiment calls its deviation from the plain method, "" for none; None if unknown.
-        announce: is told when the run has to be measured first.
+        dataset: name of the data set.
+        variant: name of its variant in the experiment, "" for a plain run; None for a run without an experiment.
+        announce: is called with a message before the run is measured.
     """
 
     path: Path
@@ -100,39 +105,56 @@ class Run:
         """Names of the generators, from the last epoch's thresholds."""
         return tuple(self.epochs[-1].get("thresholds") or ())
 
-    @property
-    def seconds(self) -> float:
-        """How long the training took."""
-        return float(sum(row["train_seconds"] for row in self.epochs))
+    def row(self, variant: str = "") -> Row:
+        """Return what the run measured as a row of results.
 
-    def pseudo(self, key: str) -> float:
-        """Return a number of the last epoch's pseudo-labels, all generators together, or NaN."""
-        value = (self.epochs[-1].get("pseudo_labels") or {}).get("union", {}).get(key)
-        return float("nan") if value is None else float(value)
+        Args:
+            variant: what the row is called; "" for a plain run.
+        """
+        return {
+            **dict.fromkeys(COLUMNS),
+            "dataset": self.dataset,
+            "backbone": self.backbone,
+            "method": self.method,
+            "proportion": self.proportion,
+            "seed": self.seed,
+            "variant": variant,
+            "model": "last",
+            "status": "done",
+            "error": "",
+            "epoch": len(self.epochs),
+            **training_columns(self.epochs),
+            "run": self.path.name,
+        }
 
 
 @dataclass(frozen=True)
-class Study:
-    """The runs on one data set, with one backbone."""
+class RunGroup:
+    """The finished runs on one data set with one backbone."""
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[FinishedRun, ...]
 
     @cached_property
-    def plain(self) -> tuple[Run, ...]:
-        """The runs that compare methods; those that sweep a setting are left out.
+    def results(self) -> Results:
+        """Rows of the plain runs."""
+        return Results([run.row() for run in self.plain])
+
+    @cached_property
+    def plain(self) -> tuple[FinishedRun, ...]:
+        """The runs that compare methods; variants and values of a sweep are left out.
 
         An experiment says which they are; without one, the settings that most runs of a method and proportion
         share are the plain ones, and of equally many those that agree most with the runs of other methods.
         """
         stated = [run for run in self.runs if not run.variant] or list(self.runs)
-        groups: dict[tuple[str, float], dict[str, list[Run]]] = {}
+        groups: dict[tuple[str, float], dict[str, list[FinishedRun]]] = {}
         for run in stated:
             alike = groups.setdefault((run.method, run.proportion), {})
             alike.setdefault(json.dumps(run.settings), []).append(run)
         usual = Counter(setting for run in stated for setting in run.settings.items())
 
-        def weight(runs: list[Run]) -> tuple[int, int]:
+        def weight(runs: list[FinishedRun]) -> tuple[int, int]:
             return len(runs), sum(usual[setting] for setting in runs[0].settings.items())
 
         largest = (max(alike.values(), key=weight) for alike in groups.values())
@@ -143,7 +165,7 @@ class Study:
         """Names of the methods, in the order of legends."""
         return tuple(sorted({run.method for run in self.plain}, key=method_rank))
 
-    def of(self, method: str, proportion: float | None = None) -> tuple[Run, ...]:
+    def of(self, method: str, proportion: float | None = None) -> tuple[FinishedRun, ...]:
         """Return the runs of a method, at one proportion or at all, by seed."""
         runs = [run for run in self.plain if run.method == method and proportion in (None, run.proportion)]
         return tuple(sorted(runs, key=lambda run: (run.proportion, run.seed)))
@@ -154,7 +176,7 @@ class Study:
         return tuple(sorted({run.proportion for run in self.plain if run.method in wanted}))
 
     def shown_proportion(self, methods: Sequence[str]) -> float:
-        """Return where to look at single classes: most of the methods are there, and it is near 20 %."""
+        """Return the proportion where single classes are shown: that of most of the methods, nearest to 20 %."""
 
         def rank(proportion: float) -> tuple[int, float]:
             there = sum(bool(self.of(method, proportion)) for method in methods)
@@ -162,7 +184,7 @@ class Study:
 
         return min(self.proportions(methods), key=rank)
 
-    def matching(self, methods: Sequence[str], proportion: float) -> tuple[Run, ...]:
+    def matching(self, methods: Sequence[str], proportion: float) -> tuple[FinishedRun, ...]:
         """Return one run of each method at a proportion, all with the first seed that most of them have."""
         seeds = sorted({run.seed for method in methods for run in self.of(method, proportion)})
         if not seeds:
@@ -170,10 +192,10 @@ class Study:
         found = {
             seed: [r for m in methods for r in self.of(m, proportion) if r.seed == seed] for seed in seeds
         }
-        largest: list[Run] = max(found.values(), key=len)
+        largest: list[FinishedRun] = max(found.values(), key=len)
         return tuple(largest)
 
-    def sweep(self, key: str, preferred: Sequence[str]) -> tuple[Run, ...]:
+    def sweep(self, key: str, preferred: Sequence[str]) -> tuple[FinishedRun, ...]:
         """Return the runs of one method that differ in one setting (and seed and proportion) only.
 
         Args:
@@ -181,7 +203,7 @@ class Study:
             preferred: methods to take first; of several sweeps of a method the one with most values is taken.
         """
         ranks = {name: rank for rank, name in enumerate(preferred)}
-        groups: dict[str, list[Run]] = {}
+        groups: dict[str, list[FinishedRun]] = {}
         for run in self.runs:
             if key in run.settings:
                 others = {name: value for name, value in run.settings.items() if name != key}
@@ -196,9 +218,9 @@ class Study:
         return tuple(_one_a_seed(best))
 
 
-def _one_a_seed(runs: Iterable[Run]) -> list[Run]:
+def _one_a_seed(runs: Iterable[FinishedRun]) -> list[FinishedRun]:
     """Return the first of runs that are the same to the seed: a repetition is not a further sample."""
-    kept: dict[tuple[float, int, str], Run] = {}
+    kept: dict[tuple[float, int, str], FinishedRun] = {}
     for run in runs:
         kept.setdefault((run.proportion, run.seed, json.dumps(run.settings)), run)
     return list(kept.values())
@@ -206,93 +228,67 @@ def _one_a_seed(runs: Iterable[Run]) -> list[Run]:
 
 def find_runs(
     folders: Iterable[Path], announce: Callable[[str], Any] = lambda text: None
-) -> tuple[tuple[Run, ...], tuple[Path, ...]]:
+) -> tuple[tuple[FinishedRun, ...], tuple[Path, ...]]:
     """Return the finished runs in run folders, experiment folders or folders of runs, and the unfinished.
 
     Raises:
         RunError: a folder holds no run, or none of its runs is finished.
     """
-    runs: list[Run] = []
+    runs: list[FinishedRun] = []
     unfinished: list[Path] = []
     for folder in folders:
         found = _run_folders(folder)
-        described = _described(folder)
+        rows = _experiment_rows(folder)
         for path in found:
-            run = _read_run(path, described.get(path.name, {}), announce)
+            run = _read_run(path, rows.get(path.name, {}), announce)
             if run is None:
                 unfinished.append(path)
             else:
                 runs.append(run)
     if not runs:
         raise RunError(
-            f"{unfinished[0]}: the run is not finished; continue it with "
-            f"`satl train --resume {in_shell(unfinished[0])}`."
+            "the run is not finished",
+            where=unfinished[0],
+            remedy=Sentence("continue it with {train}", train=Task("train", resume=unfinished[0])),
         )
     return tuple(runs), tuple(unfinished)
 
 
-def find_studies(runs: Iterable[Run]) -> tuple[Study, ...]:
+def group_runs(runs: Iterable[FinishedRun]) -> tuple[RunGroup, ...]:
     """Group runs by data set and backbone; the backbone is named where one data set has several."""
-    groups: dict[tuple[str, str], list[Run]] = {}
+    groups: dict[tuple[str, str], list[FinishedRun]] = {}
     for run in runs:
         groups.setdefault((run.dataset, run.backbone), []).append(run)
     names = [dataset for dataset, _ in groups]
     return tuple(
-        Study(dataset if names.count(dataset) == 1 else f"{dataset}, {backbone}", tuple(members))
+        RunGroup(dataset if names.count(dataset) == 1 else f"{dataset}, {backbone}", tuple(members))
         for (dataset, backbone), members in groups.items()
     )
 
 
-def mean_and_sd(values: Iterable[float]) -> tuple[float, float, int]:
-    """Return mean, standard deviation (0 for a single value) and number of the values that are defined.
-
-    >>> mean_and_sd([1.0, 3.0, float("nan")])
-    (2.0, 1.4142135623730951, 2)
-    """
-    array = np.array([value for value in values if np.isfinite(value)], dtype=np.float64)
-    if not len(array):
-        return float("nan"), 0.0, 0
-    return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else 0.0, len(array)
-
-
 def _run_folders(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise RunError(f"{folder}: is not a folder; give the folder of a run or of an experiment.")
+        raise RunError("is not a folder", where=folder, remedy="give the folder of a run or of an experiment")
     if (folder / "config.yaml").is_file():
         return [folder]
-    for parent in (folder / "runs", folder):
+    for parent in (ExperimentFolder(folder).runs, folder):
         found = sorted(path.parent for path in parent.glob("*/config.yaml"))
         if found:
             return found
-    raise RunError(
-        f"{folder}: holds no run; give the folder that `satl train --out` or `satl experiment --out` wrote."
-    )
+    raise RunError("holds no run", where=folder, remedy="give the folder of a run or of an experiment")
 
 
-def _described(folder: Path) -> dict[str, dict[str, str]]:
-    """Return what an experiment's results say about its runs: name of the run -> columns."""
-    file = folder / "results.csv"
-    if not file.is_file():
-        return {}
-    try:
-        with file.open(newline="", encoding="utf-8") as lines:
-            return {row["run"]: row for row in csv.DictReader(lines) if row.get("run")}
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise RunError(f"{file}: cannot be read; run `satl experiment` again, it keeps the runs.") from error
+def _experiment_rows(folder: Path) -> dict[str, Row]:
+    """Return the rows of an experiment's results by the name of the run; empty for other folders."""
+    file = ExperimentFolder(folder).csv
+    return {row["run"]: row for row in read_results(file).rows} if file.is_file() else {}
 
 
-def _read_run(path: Path, described: Mapping[str, str], announce: Callable[[str], Any]) -> Run | None:
+def _read_run(path: Path, row: Mapping[str, Any], announce: Callable[[str], Any]) -> FinishedRun | None:
     from satl.runs.run_folder import RunFolder
 
     config, epochs = read_plain_config(path), RunFolder(path).read_metrics()
     if not is_finished(config, len(epochs)):
         return None
-    dataset = described.get("dataset") or _dataset_name(config)
-    return Run(path, config, tuple(epochs), dataset, described.get("variant"), announce)
-
-
-def _dataset_name(config: Mapping[str, Any]) -> str:
-    data = config.get("data") or {}
-    if data.get("scenes"):
-        return "scenes"
-    return str(data.get("dataset") or Path(str(data.get("table") or "data")).stem)
+    dataset = row.get("dataset") or data_name(config.get("data") or {})
+    return FinishedRun(path, config, tuple(epochs), dataset, row.get("variant"), announce)

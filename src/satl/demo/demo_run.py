@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from satl.demo.completing import COMPLETED, PICTURES, complete_demo
-from satl.errors import ConfigError, SatlError, Stopped, nearest
+from satl.demo.demo_completion import COMPLETED, PICTURES, complete_demo
+from satl.errors import Argument, ConfigError, SatlError, Sentence, Stopped, Task, nearest
 from satl.files import atomic_path
 
 if TYPE_CHECKING:
@@ -38,10 +38,11 @@ OVERVIEW = "overview.png"
 WARM_UP = "warm_up"
 """The folder of the warm-up in that of the demo, and its section in the configuration."""
 FIGURES = "figures"
-"""Where `satl figures` puts what it draws of the demo's runs; it goes with them."""
+"""Where figures of the demo's runs are drawn; they are replaced with them."""
 _OWN = frozenset({*DEMO_METHODS, MARKER, REPORT, RESULTS, OVERVIEW, FIGURES, COMPLETED, PICTURES, WARM_UP})
 _MARK = "# Written by `satl demo`, which replaces this folder when it runs again.\n"
 _ORIGIN = "the demo's configuration"
+_ANOTHER_FOLDER = Sentence("choose another folder with {out}", out=Argument("out"))
 _START_AGAIN = "run it again, it starts from the beginning"
 
 
@@ -69,28 +70,40 @@ def demo_content(seed: int = 0, overrides: Iterable[str] = ()) -> dict[str, Any]
     content = apply_overrides(yaml.safe_load(text), (*seeds, *overrides))
     if "method" in content:
         raise ConfigError(
-            "--set method: the demo trains "
-            f"{', '.join(DEMO_METHODS)}; set a parameter of one of them with --set methods.NAME.key=value."
+            f"the demo trains {', '.join(DEMO_METHODS)}",
+            where=_setting("method"),
+            remedy=Sentence(
+                "set a parameter of one of them with {key}", key=_setting("methods.NAME.key=value")
+            ),
         )
     if not isinstance(content.get("data", {}).get("scenes"), Mapping):
         raise ConfigError(
-            "--set data.scenes: the demo needs its scenes; train on your own table with `satl train`."
+            "the demo needs its scenes",
+            where=_setting("data.scenes"),
+            remedy=Sentence("use {train} for your own table", train=Task("train")),
         )
     for name in content.get("methods") or {}:
         if name not in DEMO_METHODS:
             raise ConfigError(
-                f"--set methods.{name}: the demo has no such method{nearest(name, DEMO_METHODS)}; it trains "
-                f"{', '.join(DEMO_METHODS)}."
+                f"the demo has no such method{nearest(name, DEMO_METHODS)}",
+                where=_setting(f"methods.{name}"),
+                remedy=f"it trains {', '.join(DEMO_METHODS)}",
             )
     model = content.get("model")
     if content.get(WARM_UP) is not None and isinstance(model, Mapping):
         for key in ("weights", "pretrained"):
             if model.get(key):
                 raise ConfigError(
-                    f"--set model.{key}: the demo's network starts from its warm-up; add --set {WARM_UP}=null to start "
-                    "from other weights."
+                    "the demo's network starts from its warm-up",
+                    where=_setting(f"model.{key}"),
+                    remedy=Sentence("add {key} to start from other weights", key=_setting(f"{WARM_UP}=null")),
                 )
     return content
+
+
+def _setting(text: str) -> Argument:
+    """Return a setting of the demo, as it is given among ``overrides``."""
+    return Argument("settings", text)
 
 
 def demo_config(
@@ -145,9 +158,9 @@ def run_demo(
         out: folder for everything the demo writes.
         seed: of pictures, hidden labels and weights.
         overrides: ``section.key=value`` settings.
-        display: makes what is shown while a method trains.
-        announce: is told, in a few words, what comes next.
-        progress: is told what the warm-up does, how much of it is done, and how much there is.
+        display: makes the display of a training.
+        announce: is called with a few words before each step.
+        progress: is called with what the warm-up does, how much of it is done, and how much there is.
 
     Raises:
         SatlError: a setting is wrong, or ``out`` holds something else.
@@ -159,7 +172,11 @@ def run_demo(
     scenes = configs[DEMO_METHODS[0]].data.scenes
     assert scenes is not None
     if scenes.test == 0:
-        raise ConfigError("--set data.scenes.test: the demo compares on test scenes; give at least 1.")
+        raise ConfigError(
+            "the demo compares methods on test scenes",
+            where=_setting("data.scenes.test"),
+            remedy="give at least 1",
+        )
     _check_folder(out)
     from satl.runs.data import load_data
 
@@ -174,7 +191,7 @@ def run_demo(
     if settings is not None:
         say(f"Warming up: {settings.pictures:,} pictures of single objects")
         beginning = _warm_up(configs[DEMO_METHODS[0]], settings, out, progress)
-        say(_told(beginning))
+        say(_beginning_sentence(beginning))
         configs = {name: _run_config(name, content, beginning.weights) for name in DEMO_METHODS}
     measured, evaluations = [], {}
     for number, name in enumerate(DEMO_METHODS, start=1):
@@ -187,7 +204,7 @@ def run_demo(
     from satl.reports.comparison import compare
     from satl.reports.training_images import scene_pictures
 
-    comparison = compare(*measured, beginning=_told(beginning))
+    comparison = compare(*measured, beginning=_beginning_sentence(beginning))
     picture = scene_pictures(data.rows("train"), scenes.size, scenes.seed)
     return _write(out, comparison, evaluations, content, picture, completion, beginning)
 
@@ -203,8 +220,8 @@ def _warm_up(
         raise Stopped("the demo was stopped during its warm-up", where=out, remedy=_START_AGAIN) from stop
 
 
-def _told(beginning: WarmUp | None) -> str:
-    """Say what the three networks start from."""
+def _beginning_sentence(beginning: WarmUp | None) -> str:
+    """Return what the three networks start from, in a sentence."""
     if beginning is None:
         return "All started from random weights."
     return (
@@ -245,16 +262,14 @@ def _train(
 def _check_folder(out: Path) -> None:
     """Refuse a folder with anything in it that the demo did not put there."""
     if out.exists() and not out.is_dir():
-        raise SatlError(f"{out}: is a file, not a folder; give another --out.")
+        raise SatlError("is a file, not a folder", where=out, remedy=_ANOTHER_FOLDER)
     names = sorted(entry.name for entry in out.iterdir()) if out.is_dir() else []
     strange = [name for name in names if name not in _OWN and not _is_leftover(name)]
     if strange:
-        raise SatlError(
-            f"{out}: holds '{strange[0]}', which is not the demo's; give another --out or move it away."
-        )
+        raise SatlError(f"holds '{strange[0]}', which is not the demo's", where=out, remedy=_ANOTHER_FOLDER)
     marker = out / MARKER
     if names and not (marker.is_file() and marker.read_text("utf-8", "replace").startswith(_MARK)):
-        raise SatlError(f"{out}: is not empty and was not written by `satl demo`; give another --out.")
+        raise SatlError("is not empty and was not written by the demo", where=out, remedy=_ANOTHER_FOLDER)
 
 
 def _is_leftover(name: str) -> bool:

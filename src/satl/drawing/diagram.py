@@ -49,7 +49,7 @@ class Box:
         return self.x + self.width / 2, self.y
 
 
-class Board:
+class Diagram:
     """Draws on a figure in inches; later parts lie on top of earlier ones."""
 
     def __init__(self, figure: Figure) -> None:

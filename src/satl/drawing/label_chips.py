@@ -1,4 +1,4 @@
-"""Labels of an image as chips: known, recovered, wrong, still unknown; each has a colour and a sign."""
+"""Labels of an image as chips (rounded boxes): known, recovered, wrong, still unknown, each with a colour and sign."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from satl.drawing import style
-from satl.drawing.sheet import fitted, text_inches
+from satl.drawing.figure_layout import fitted, text_inches
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

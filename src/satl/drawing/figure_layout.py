@@ -1,4 +1,4 @@
-"""A figure of the paper as a sheet: panels, and above them a title, what is shown, and a legend that fits."""
+"""The layout of a figure of the paper: panels, and above them a title, a note and a legend, wrapped to the width."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MARGIN = 0.06
 _PNG_DPI = 200
 
 
-def new_sheet(height: float, width: float = WIDTH) -> Figure:
-    """Return an empty figure whose panels will have so many inches; :func:`finish` adds the heading on top."""
+def start_figure(height: float, width: float = WIDTH) -> Figure:
+    """Return an empty figure whose panels will have so many inches; :func:`add_heading` adds the heading on top."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -39,7 +39,7 @@ def renderer_of(figure: Figure) -> RendererAgg:
     return figure.canvas.get_renderer()  # type: ignore[attr-defined]
 
 
-def finish(
+def add_heading(
     figure: Figure, title: str, note: str = "", handles: Sequence[Artist] = (), columns: int | None = None
 ) -> Figure:
     """Put title, note and legend above the panels; the figure grows by what they need.
@@ -228,7 +228,7 @@ def check_formats(formats: Iterable[str]) -> tuple[str, ...]:
         if name not in FORMATS:
             raise SatlError(
                 f"there is no such format{nearest(name, FORMATS)}",
-                where=Argument("format", name),
+                where=Argument("formats", name),
                 remedy=f"use {', '.join(FORMATS)}",
             )
     return chosen

@@ -1,4 +1,4 @@
-"""The figures of the paper from run folders and experiment folders; what cannot be drawn says what it needs."""
+"""Draw the figures of the paper from run folders and experiment folders, and write their files."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from satl.drawing.sheet import check_formats, write_figure
+from satl.drawing.figure_layout import check_formats, write_figure
 from satl.drawing.style import lacking_characters
-from satl.errors import SatlError
-from satl.reports.paper.averages import precision_by_proportion, training_time
-from satl.reports.paper.classes import rarest_classes, recall_by_class
-from satl.reports.paper.diagrams import pipeline, ranking_sketch
-from satl.reports.paper.examples import examples
-from satl.reports.paper.losses import loss_curves
-from satl.reports.paper.scores import known_and_unknown, score_histograms
-from satl.reports.paper.sweeps import quantile_sweep, rate_sweep
-from satl.reports.paper.thresholds import thresholds_on_scores
-from satl.reports.study import Study, find_runs, find_studies
+from satl.errors import Argument, SatlError, Sentence
+from satl.experiments.finished_runs import RunGroup, find_runs, group_runs
+from satl.reports.paper_figures.class_figures import rarest_classes, recall_by_class
+from satl.reports.paper_figures.diagrams import pipeline, ranking_sketch
+from satl.reports.paper_figures.examples import examples
+from satl.reports.paper_figures.loss_curves import loss_curves
+from satl.reports.paper_figures.run_averages import precision_by_proportion, training_time
+from satl.reports.paper_figures.score_histograms import known_and_unknown, score_histograms
+from satl.reports.paper_figures.sweeps import quantile_sweep, rate_sweep
+from satl.reports.paper_figures.thresholds_on_scores import thresholds_on_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,29 +34,29 @@ class PaperFigure:
     number: int
     slug: str
     title: str
-    draw: Callable[[Study], Figure]
+    draw: Callable[[RunGroup], Figure]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What became of one figure.
+class DrawnFigure:
+    """A figure that was drawn, or could not be.
 
     Attributes:
         number: of the figure.
         title: what it shows.
         files: what was written; empty if it could not be drawn.
-        missing: what it needs and how to get it; empty if it was drawn.
+        missing: what it needs and how to get it; None if it was drawn.
         lacking: characters in it that no installed font has.
     """
 
     number: int
     title: str
     files: tuple[Path, ...] = ()
-    missing: str = ""
+    missing: SatlError | None = None
     lacking: str = ""
 
 
-_OF_A_STUDY = (
+_OF_A_GROUP = (
     PaperFigure(1, "score-histograms", "scores of positives and negatives", score_histograms),
     PaperFigure(2, "known-and-unknown", "scores of known and unknown cells", known_and_unknown),
     PaperFigure(6, "recall-by-class", "recall of pseudo-labels by class", recall_by_class),
@@ -84,8 +84,8 @@ def draw_figures(
     Raises:
         SatlError: the folder holds no finished run.
     """
-    outcomes = draw_each([Path(folder)], out, formats)
-    return [file for outcome in outcomes for file in outcome.files]
+    drawns = draw_each([Path(folder)], out, formats)
+    return [file for drawn in drawns for file in drawn.files]
 
 
 def draw_each(
@@ -94,15 +94,15 @@ def draw_each(
     formats: Iterable[str] = DEFAULT_FORMATS,
     only: Iterable[int] = NUMBERS,
     announce: Callable[[str], Any] = lambda text: None,
-) -> Iterator[Outcome]:
-    """Draw the figures one after the other and say of each what was drawn or what is missing.
+) -> Iterator[DrawnFigure]:
+    """Draw the figures one after the other; yield each with its files, or with what it still needs.
 
     Args:
         folders: of runs and experiments.
         out: where the files go; by default ``figures`` in the folder, if there is only one.
         formats: of ``svg``, ``pdf``, ``png``.
         only: numbers of the figures to draw.
-        announce: is told what takes long and what is left out.
+        announce: is called with messages: what takes long, what is left out.
 
     Raises:
         SatlError: a folder holds no finished run, or an option is wrong; before anything is drawn.
@@ -110,49 +110,52 @@ def draw_each(
     chosen = check_formats(formats)
     numbers = _check_numbers(only)
     if out is None and len(folders) > 1:
-        raise SatlError("several folders are given; say with --out where their figures go.")
+        raise SatlError(
+            "several folders are given",
+            remedy=Sentence("choose with {out} where their figures go", out=Argument("out")),
+        )
     runs, unfinished = find_runs(folders, announce)
     if unfinished:
         names = ", ".join(path.name for path in unfinished[:3])
         more = f" and {len(unfinished) - 3} more" if len(unfinished) > 3 else ""
         announce(f"Left out, not finished: {names}{more}")
-    studies = find_studies(runs)
+    groups = group_runs(runs)
     target = Path(folders[0]) / "figures" if out is None else Path(out)
-    return (outcome for number in numbers for outcome in _draw_number(number, studies, target, chosen))
+    return (drawn for number in numbers for drawn in _draw_number(number, groups, target, chosen))
 
 
 def _draw_number(
-    number: int, studies: Sequence[Study], out: Path, formats: tuple[str, ...]
-) -> Iterator[Outcome]:
+    number: int, groups: Sequence[RunGroup], out: Path, formats: tuple[str, ...]
+) -> Iterator[DrawnFigure]:
     whole: dict[int, tuple[str, str, Callable[[], Figure]]] = {
         3: ("pipeline", "how SATL works", pipeline),
         4: ("ranking", "what differential ranking does", ranking_sketch),
-        5: ("training-time", "training time", lambda: training_time(studies)),
+        5: ("training-time", "training time", lambda: training_time(groups)),
     }
     if number in whole:
         slug, title, draw = whole[number]
         yield _draw_one(number, slug, title, draw, out, formats)
         return
-    figure = next(figure for figure in _OF_A_STUDY if figure.number == number)
-    for study in studies:
-        several = len(studies) > 1
-        slug = f"{figure.slug}-{_file_name(study.name)}" if several else figure.slug
-        title = f"{figure.title} ({study.name})" if several else figure.title
-        yield _draw_one(number, slug, title, lambda study=study: figure.draw(study), out, formats)  # type: ignore[misc]
+    figure = next(figure for figure in _OF_A_GROUP if figure.number == number)
+    for group in groups:
+        several = len(groups) > 1
+        slug = f"{figure.slug}-{_file_name(group.name)}" if several else figure.slug
+        title = f"{figure.title} ({group.name})" if several else figure.title
+        yield _draw_one(number, slug, title, lambda group=group: figure.draw(group), out, formats)  # type: ignore[misc]
 
 
 def _draw_one(
     number: int, slug: str, title: str, draw: Callable[[], Figure], out: Path, formats: tuple[str, ...]
-) -> Outcome:
+) -> DrawnFigure:
     try:
         figure = draw()
     except SatlError as error:  # one figure that cannot be drawn keeps no other from being drawn
-        return Outcome(number, title, missing=str(error).rstrip("."))
+        return DrawnFigure(number, title, missing=error)
     from matplotlib.text import Text
 
     files = write_figure(figure, out / f"figure-{number:02d}-{slug}", formats)
     texts = [text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)]
-    return Outcome(number, title, tuple(files), lacking=lacking_characters(texts))
+    return DrawnFigure(number, title, tuple(files), lacking=lacking_characters(texts))
 
 
 def _check_numbers(only: Iterable[int]) -> tuple[int, ...]:
@@ -160,7 +163,7 @@ def _check_numbers(only: Iterable[int]) -> tuple[int, ...]:
     for number in numbers:
         if number not in NUMBERS:
             raise SatlError(
-                f"--only {number}: there is no such figure; give numbers from 1 to 13, separated by commas."
+                "there is no such figure", where=Argument("only", number), remedy="give numbers from 1 to 13"
             )
     return numbers
 

@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from satl.drawing import style
-from satl.drawing.sheet import bar_look, finish, line_handle, new_sheet, patch_handle
+from satl.drawing.figure_layout import add_heading, bar_look, line_handle, patch_handle, start_figure
 from satl.drawing.style import method_style, styled
-from satl.reports.paper.common import (
-    FRAMEWORKS,
+from satl.experiments.finished_runs import RunGroup
+from satl.experiments.paper_numbers import WITH_SATL
+from satl.experiments.results import Estimate
+from satl.reports.paper_figures.common import (
     TRUTH,
     Missing,
+    error_bars,
     percent,
     seeds,
     union_note,
     whole_pair,
     with_generators,
 )
-from satl.reports.study import Study, mean_and_sd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,20 +31,23 @@ _UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0,
 
 
 @styled
-def training_time(studies: Sequence[Study]) -> Figure:
+def training_time(groups: Sequence[RunGroup]) -> Figure:
     """Return figure 5: how long a framework trains alone and with SATL, on every data set."""
     bars: list[tuple[str, str, float, float, int]] = []
-    for study in studies:
-        for base in FRAMEWORKS:
-            methods = (base, f"{base}+satl")
-            if all(method in study.methods for method in methods):
+    for group in groups:
+        for methods in WITH_SATL.items():
+            if all(method in group.methods for method in methods):
                 for method in methods:
-                    bars.append((study.name, method, *mean_and_sd(run.seconds for run in study.of(method))))
+                    seconds = group.results.paired(
+                        "train_seconds", method, group.proportions([method]), model="last"
+                    )
+                    spent = Estimate.of(seconds.values())
+                    bars.append((group.name, method, spent.mean or 0.0, spent.deviation or 0.0, spent.n))
     if not bars:
-        whole_pair(studies[0])
+        whole_pair(groups[0])
     largest = max(bar[2] for bar in bars)
     factor, unit = next((factor, unit) for least, factor, unit in _UNITS if largest >= least)
-    figure = new_sheet(2.6)
+    figure = start_figure(2.6)
     axes = figure.subplots()
     ticks, labels = [], []
     for number in range(0, len(bars), 2):
@@ -82,34 +87,36 @@ def training_time(studies: Sequence[Study]) -> Figure:
         f"Time in training steps, validation left out; mean over all proportions and seeds ({runs} "
         f"run{'' if counts == [1] else 's'} a bar), lines are the standard deviation."
     )
-    return finish(figure, "Training time of a framework alone and with SATL", note, handles)
+    return add_heading(figure, "Training time of a framework alone and with SATL", note, handles)
 
 
 @styled
-def precision_by_proportion(study: Study) -> Figure:
+def precision_by_proportion(group: RunGroup) -> Figure:
     """Return figure 7: mean precision of the pseudo-labels on unknown cells at each known proportion."""
     methods = [
         name
-        for name in with_generators(study)
-        if any(np.isfinite(run.pseudo("macro_precision")) for run in study.of(name))
+        for name in with_generators(group)
+        if group.results.paired("pseudo_precision", name, group.proportions([name]), model="last")
     ]
     if not methods:
         raise Missing(f"needs pseudo-labels and {TRUTH}")
-    proportions = study.proportions(methods)
-    figure = new_sheet(2.9)
+    proportions = group.proportions(methods)
+    figure = start_figure(2.9)
     axes = figure.subplots()
     counts: list[int] = []
     for number, name in enumerate(methods):
         look = method_style(name)
         # A little apart, so that no method's error bars hide another's.
         shift = 0.05 * (number - (len(methods) - 1) / 2)
-        rows = [mean_and_sd(run.pseudo("macro_precision") for run in study.of(name, p)) for p in proportions]
-        mean, sd, n = (np.array(column, float) for column in zip(*rows, strict=True))
+        mean, sd, n = error_bars(
+            Estimate.of(group.results.by_seed("pseudo_precision", name, p, model="last").values())
+            for p in proportions
+        )
         counts += [int(count) for count in n]
         axes.errorbar(
             np.arange(len(proportions)) + shift,
-            100 * mean,
-            100 * sd if (n > 1).any() else None,
+            mean,
+            sd if (n > 1).any() else None,
             color=str(look.colour),
             linestyle=look.dash,
             marker=look.marker,
@@ -126,9 +133,9 @@ def precision_by_proportion(study: Study) -> Figure:
     low, high = axes.get_ylim()
     axes.set_ylim(max(0.0, low - 0.04 * (high - low)), min(high + 0.04 * (high - low), 101.0))
     axes.grid(visible=False, axis="x")
-    runs = [run for name in methods for run in study.of(name)]
-    note = f"{study.name}; unknown training cells in the last epoch, {union_note(runs)}; {seeds(counts)}."
-    silent = [method_style(name).title for name in with_generators(study) if name not in methods]
+    runs = [run for name in methods for run in group.of(name)]
+    note = f"{group.name}; unknown training cells in the last epoch, {union_note(runs)}; {seeds(counts)}."
+    silent = [method_style(name).title for name in with_generators(group) if name not in methods]
     note += f" No pseudo-label to judge: {', '.join(silent)}." if silent else ""
     handles = [line_handle(method_style(name)) for name in methods]
-    return finish(figure, "Precision of the pseudo-labels at each known proportion", note, handles)
+    return add_heading(figure, "Precision of the pseudo-labels at each known proportion", note, handles)
