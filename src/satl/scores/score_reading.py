@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from satl.labels import LabelTable
 from satl.labels.io.wide import unique_images
 from satl.scores.alignment import ScoreAlignment
 from satl.scores.score_reader import ScoreFile, find_reader
-from satl.scores.score_table import BoolMatrix, FloatMatrix, ScoreTable, unnamed
+from satl.scores.score_table import ScoreTable, unnamed
 
 
 def read_scores(
@@ -50,7 +52,12 @@ def read_scores(
     """
     file = Path(path)
     with find_reader(file).open(file, None if table is None else table.classes) as opened:
-        _require_different(opened.classes, file)
+        classes = opened.classes or ()
+        if len(set(classes)) < len(classes):
+            twice = next(name for name in classes if list(classes).count(name) > 1)
+            raise TableError(
+                f"two of its columns are called {twice!r}", where=file, remedy="rename or remove one"
+            )
         return (
             _in_own_order(opened, file, encoding) if table is None else _in_table_order(opened, file, table)
         )
@@ -77,11 +84,10 @@ def _in_own_order(opened: ScoreFile, file: Path, encoding: str | None) -> ScoreT
         if opened.classes is None
         else tuple(opened.classes)
     )
-    _require_finite(values, found_images, classes, file)
     held_out = opened.held_out
     if held_out is not None and held_out.ndim == 1:
         held_out = np.broadcast_to(held_out[:, np.newaxis], values.shape)
-    return ScoreTable(
+    found = ScoreTable(
         path=file,
         images=found_images,
         classes=classes,
@@ -90,10 +96,10 @@ def _in_own_order(opened: ScoreFile, file: Path, encoding: str | None) -> ScoreT
         folds=opened.folds,
         labels=None if opened.read_labels is None else opened.read_labels(found_images, classes, encoding),
         uncertainty=None if opened.read_uncertainty is None else opened.read_uncertainty(),
-        notes=_gap_note(values),
         images_named=images_named,
         classes_named=opened.classes is not None,
     )
+    return replace(found, notes=tuple(_check_values(found)))
 
 
 def _in_table_order(opened: ScoreFile, file: Path, table: LabelTable) -> ScoreTable:
@@ -113,51 +119,36 @@ def _in_table_order(opened: ScoreFile, file: Path, table: LabelTable) -> ScoreTa
     if not images_named:
         notes.insert(0, "The scores name no images: their rows were taken in the order of the table.")
     notes.extend(alignment.notes())
-    _require_finite(alignment.values, table.images, table.classes, file)
-    scored = [column for _, column in alignment.columns]
-    return ScoreTable(
+    found = ScoreTable(
         path=file,
         images=table.images,
         classes=table.classes,
         values=alignment.values,
         held_out=None if opened.held_out is None else alignment.aligned_mask(opened.held_out),
         folds=opened.folds,
-        notes=(*notes, *_gap_note(alignment.values, alignment.has_row, scored)),
         images_named=images_named,
         classes_named=opened.classes is not None,
     )
+    gaps = _check_values(found, alignment.has_row, (column for _, column in alignment.columns))
+    return replace(found, notes=(*notes, *gaps))
 
 
-def _require_different(classes: Sequence[str] | None, file: Path) -> None:
-    if classes is not None and len(set(classes)) < len(classes):
-        twice = next(name for name in classes if classes.count(name) > 1)
-        raise TableError(
-            f"two of its columns are called {twice!r}", where=file, remedy="rename or remove one"
-        )
-
-
-def _require_finite(
-    values: FloatMatrix, images: tuple[str, ...], classes: tuple[str, ...], file: Path
-) -> None:
-    for column, name in enumerate(classes):
-        infinite = np.isinf(values[:, column])
+def _check_values(
+    found: ScoreTable, rows: Any = slice(None), columns: Iterable[int] | None = None
+) -> list[str]:
+    """Refuse infinite scores and say how many are missing in the rows and columns that the file has."""
+    gaps = 0
+    for column in range(len(found.classes)) if columns is None else columns:
+        values = found.values[:, column]
+        infinite = np.isinf(values)
         if infinite.any():
             row = int(np.argmax(infinite))
             raise TableError(
-                f"the score of image {images[row]!r}, class {name!r} is {values[row, column]}",
-                where=file,
+                f"the score of image {found.images[row]!r}, class {found.classes[column]!r} is {values[row]}",
+                where=found.path,
                 remedy="write a finite number in single precision, or nothing",
             )
-
-
-def _gap_note(
-    values: FloatMatrix, rows: BoolMatrix | None = None, columns: Sequence[int] | None = None
-) -> tuple[str, ...]:
-    """Say how many scores are missing in the rows and columns that the file has."""
-    gaps = 0
-    for column in range(values.shape[1]) if columns is None else columns:
-        missing = np.isnan(values[:, column])
-        gaps += int(np.count_nonzero(missing if rows is None else missing & rows))
+        gaps += int(np.count_nonzero(np.isnan(values[rows])))
     if not gaps:
-        return ()
-    return (f"{gaps:,} score{'s are' if gaps != 1 else ' is'} NaN or blank: such cells stay unknown.",)
+        return []
+    return [f"{gaps:,} score{'s are' if gaps != 1 else ' is'} NaN or blank: such cells stay unknown."]
