@@ -287,16 +287,16 @@ def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> 
     assert "holds the features of other images" in other.stderr
 
 
-def test_cuts_are_measured_and_leave_the_run_as_it_was(tmp_path: Path) -> None:
+def test_decision_thresholds_are_measured_and_leave_the_run_as_it_was(tmp_path: Path) -> None:
     runs = [tmp_path / "a", tmp_path / "b"]
     for seed, path in enumerate(runs):
         train(path, tiny_config("training.epochs=1", "training.stage1_epochs=1", f"training.seed={seed}"))
-    finished = run("cuts", *runs)
+    finished = run("decision_thresholds", *runs)
     lines = finished.stdout.splitlines()
     assert lines[0].startswith("2 runs"), finished.stderr
     for name, line in zip(("OF1", "CF1"), lines[2:], strict=True):
-        label, plain, cut, difference, *_ = line.split()
+        label, plain, chosen, difference, *_ = line.split()
         assert label == name
-        assert float(difference) == pytest.approx(float(cut) - float(plain), abs=0.11)
+        assert float(difference) == pytest.approx(float(chosen) - float(plain), abs=0.11)
         written = [json.loads((path / "evaluation-test.json").read_text())[name] for path in runs]
         assert float(plain) == pytest.approx(50 * sum(written), abs=0.06)

@@ -107,6 +107,19 @@ def test_both_commands_read_the_same_numbers(
         assert found[name].dtype == np.float32
 
 
+def test_scores_without_names_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawn = Drawn(60, NAMES)
+    KINDS["bare.npz"](tmp_path / "s.npz", drawn)
+    labels, _ = drawn.write(tmp_path)
+    options = ("--scores", tmp_path / "s.npz", "--labels", labels)
+    _run(monkeypatch, "thresholds", *options, "--rule", "fixed")
+    _run(monkeypatch, "complete", *options, "-o", tmp_path / "out", "--review-only")
+    printed = capsys.readouterr().out
+    assert printed.count("cores name no images: ") == printed.count("cores name no classes: ") == 2
+
+
 def test_every_reader_is_among_the_kinds(tmp_path: Path) -> None:
     drawn = Drawn(60, NAMES)
     used = set()

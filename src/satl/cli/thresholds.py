@@ -142,7 +142,7 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
 def _read(
     scores: Path, labels: Path | None, truth: Path | None, encoding: str | None
 ) -> tuple[ScoreTable, LabelTable]:
-    """Return the scores and the labels in their order; all unknown where there are none."""
+    """Return the scores, and the labels in the same order; all unknown where there are none."""
     import numpy as np
 
     from satl.labels import LabelTable, open_table
@@ -212,6 +212,14 @@ def _print(
         )
     console.print(f"{file.path}: {table.num_images:,} images, rule {rule}", style="bold", soft_wrap=True)
     console.print(grid)
+    for what, ours, theirs in (
+        ("images", file.images, table.images),
+        ("classes", file.classes, table.classes),
+    ):
+        if ours != theirs:  # else they were matched by name
+            console.print(
+                f"Note: the scores name no {what}: the order of the labels was taken.", soft_wrap=True
+            )
     accepted, unknown = sum(row.accepted for row in rows), sum(row.unknown for row in rows)
     classes = sum(row.accepted > 0 for row in rows)
     meaning = "Precision and recall are those on known cells" + (

@@ -1,7 +1,8 @@
-"""OF1 and CF1 with a cut at 0.5 and with a cut for each class: ``python benchmarks/cuts.py RUN [RUN ...]``.
+"""OF1 and CF1 at 0.5 and with a threshold for each class: ``python benchmarks/decision_thresholds.py RUN [RUN ...]``.
 
-The cuts are those of ``satl thresholds --scores RUN --rule mat``: where F1 on the known cells that the run was trained
-and validated on is best. Measured on the run's test images, which have no part in them; differences are paired by run.
+The thresholds are those of ``satl thresholds --scores RUN --rule mat``: where F1 on the known cells that the run was
+trained and validated on is best. Measured on the run's test images, which have no part in them; differences are paired
+by run.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from satl.thresholds.application import apply_rule
 
 
 def measured(run: Path) -> dict[str, tuple[float, float]]:
-    """Return each number at 0.5 and with cuts, in per cent."""
+    """Return each number at 0.5 and with the thresholds, in per cent."""
     table, scores = score_training_data(run)
     rows = apply_rule(MetricThreshold(table.num_classes), scores, table.cells, table.classes)
-    cuts = DecisionThresholds(np.array([above(row.threshold) for row in rows]), "mat")
-    cut, _ = evaluate_run(run, "test", choose=lambda _: cuts)
+    thresholds = DecisionThresholds(np.array([above(row.threshold) for row in rows]), "mat")
+    chosen, _ = evaluate_run(run, "test", choose=lambda _: thresholds)
     plain, _ = evaluate_run(run, "test")  # last: what it writes into the run stays as `satl evaluate` has it
     return {
-        name: (100 * getattr(plain.at_threshold, name), 100 * getattr(cut.at_threshold, name))
+        name: (100 * getattr(plain.at_threshold, name), 100 * getattr(chosen.at_threshold, name))
         for name in ("OF1", "CF1")
     }
 
@@ -38,12 +39,12 @@ def main() -> None:
     )
     parser.add_argument("runs", nargs="+", type=Path, help="folders of runs with test images")
     found = [measured(run) for run in parser.parse_args().runs]
-    print(f"{len(found)} runs, mean, test images, per cent\n      at 0.5    cuts  difference [95 % interval]")
+    print(f"{len(found)} runs, mean, test images, per cent\n      at 0.5  chosen  difference [95 % interval]")
     for name in found[0]:
-        plain, cut = (np.array([one[name][at] for one in found]) for at in (0, 1))
-        line = f"{name}   {plain.mean():6.1f}  {cut.mean():6.1f}  {(cut - plain).mean():+10.1f}"
+        plain, chosen = (np.array([one[name][at] for one in found]) for at in (0, 1))
+        line = f"{name}   {plain.mean():6.1f}  {chosen.mean():6.1f}  {(chosen - plain).mean():+10.1f}"
         if len(found) > 1:
-            test = paired_test(cut, plain)
+            test = paired_test(chosen, plain)
             line += f" [{test.interval_low:.1f}, {test.interval_high:.1f}], p {test.p_value:.4f}"
         print(line)
 
