@@ -50,7 +50,7 @@ def audit_command(
     confidence: Annotated[float, typer.Option(help="For read: of every interval.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="For read: print JSON instead of tables.")] = False,
 ) -> None:
-    """Label a random sample by hand and learn how good the completed table is, without any assumption."""
+    """Estimate how good a completed table is from a random sample labelled by hand, without any assumption."""
 
     if action == "draw":
         if target is None or answers is not None:
@@ -79,7 +79,7 @@ def plan_command(
         Path | None, typer.Option("--scores", help="The scores, if they are not where they were.")
     ] = None,
 ) -> None:
-    """Choose the unknown cells whose labels would bring most certificates, classes short of evidence first."""
+    """Choose the unknown cells whose labels would bring most certificates, classes with too few labels first."""
     from satl.completion.files.completed_folder import CompletedFolder
     from satl.completion.files.hand_labels import describe_plan, write_plan
     from satl.completion.workflow.plan_from_folder import plan_from_folder

@@ -66,8 +66,8 @@ def complete_command(
         list[Path] | None,
         typer.Option(
             "--reviewed",
-            help="An earlier completion that was reviewed: labels that a person confirmed there are not doubted again; "
-            "repeatable.",
+            help="An earlier completion that was reviewed: labels that a person confirmed there are not suspected "
+            "again; repeatable.",
         ),
     ] = None,
     images: Annotated[

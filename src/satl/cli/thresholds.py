@@ -46,7 +46,7 @@ def thresholds(
     updates: Annotated[
         int | None,
         typer.Option(
-            "--updates", min=1, help="Epochs that the rule moves for; by default as many as it goes on."
+            "--updates", min=1, help="Epochs for which the rule moves; by default until it stops moving."
         ),
     ] = None,
     max_uncertainty: Annotated[
@@ -229,12 +229,12 @@ def _print(
         f"Accepted {accepted:,} of {unknown:,} unknown cells, in {classes} of {len(rows)} classes. {meaning}",
         soft_wrap=True,
     )
-    silent = [row.name for row in rows if row.threshold >= 1.0]
-    if silent:
-        shown = ", ".join(silent[:8]) + (f" and {len(silent) - 8} more" if len(silent) > 8 else "")
+    without = [row.name for row in rows if row.threshold >= 1.0]
+    if without:
+        shown = ", ".join(without[:8]) + (f" and {len(without) - 8} more" if len(without) > 8 else "")
         console.print(
-            f"! {len(silent)} of {len(rows)} classes have threshold 1 and accept nothing, for want of evidence or "
-            f"because no lower one is safe: {shown}.",
+            f"! {len(without)} of {len(rows)} classes have threshold 1 and accept nothing, because labels are too few "
+            f"or no lower one is safe: {shown}.",
             style="yellow",
             soft_wrap=True,
         )

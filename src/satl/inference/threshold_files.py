@@ -109,7 +109,7 @@ def _kind(path: Path, fields: _Fields) -> tuple[Callable[[_Fields], bool], _Stor
             remedy=_RIGHT_FILE,
         )
     if "direction" in fields:
-        # A threshold that was withheld stands in the file as well, but nothing is promised for it.
+        # The file also lists thresholds that were withheld, for which nothing is promised.
         return (
             lambda fields: fields["direction"] == "present",
             lambda value, fields: (

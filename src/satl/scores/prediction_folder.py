@@ -47,7 +47,7 @@ def part_files(folder: Path) -> list[Path]:
 
 
 def read_manifest(file: Path) -> dict[str, Any]:
-    """Return what a folder says it holds."""
+    """Return the content of the manifest of a folder."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):

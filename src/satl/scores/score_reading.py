@@ -30,7 +30,7 @@ def read_scores(
     Args:
         path: the file.
         table: give the scores in the order of this table, images and classes matched by name; images or classes that
-            the file lacks have no score, and those that the table lacks are ignored, both told in ``notes``. Only
+            the file lacks have no score, and those that the table lacks are ignored; ``notes`` says so. Only
             columns of its classes are read. None: all scores in the order of the file, with the labels and the
             uncertainty that it holds.
         encoding: of the labels in the file, where they can be read in several ways.

@@ -41,7 +41,7 @@ def render_report(report: dict[str, Any], out: Path) -> str:
             "sure": lambda value: f"{100 * value:g}\u00a0%",
         },
         report=report,
-        # Both stand in commands that are copied into a terminal.
+        # Both are parts of commands that are copied into a terminal.
         out=in_shell(out),
         table=in_shell(report["source"]["labels"] if report["source"]["is_file"] else f"{out}/labels.npz"),
         name=Path(report["source"]["labels"]).name,
@@ -92,7 +92,7 @@ def distribution(entry: dict[str, Any]) -> Markup:
 
 
 def _code(text: str) -> Markup:
-    """Set what stands between backticks as code; everything is escaped."""
+    """Set text between backticks as code; everything is escaped."""
     from markupsafe import Markup, escape
 
     parts = [escape(part) for part in text.split("`")]

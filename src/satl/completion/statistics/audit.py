@@ -1,4 +1,4 @@
-"""Label a random sample by hand and learn how good the completed table is, without any assumption."""
+"""Estimate how good a completed table is from a random sample labelled by hand, without any assumption."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
 
     error = 1 - confidence
     single = share_of(present, error), share_of(absent, error)
-    # Bands without cells have no doubt to share.
+    # A band without cells needs no share of the error probability.
     joint_error = error / np.maximum((population > 0).sum(axis=1, keepdims=True), 1)
     joint = share_of(present, joint_error), share_of(absent, joint_error)
 

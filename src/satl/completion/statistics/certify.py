@@ -80,7 +80,7 @@ def certify(
             does: +1 for the zone of present, -1 for that of absent, 0 for all other cells; None: none. A class
             and direction with such cells is tested on them alone, because the other labels had a part in
             choosing the zone; the guard looks at the other cells.
-        zones: the loosest thresholds that planned cells can speak for, present and absent, (C,) each, NaN for
+        zones: the loosest thresholds that planned cells can test, present and absent, (C,) each, NaN for
             no limit; needed with ``planned``.
 
     >>> rng = np.random.default_rng(0)

@@ -42,7 +42,7 @@ def as_cells(
 ) -> tuple[FloatMatrix, LabelMatrix, BoolMatrix | None]:
     """Check scores (N, C), labels (N, C) and the held-out mask (N, C) or None.
 
-    A score that is NaN stays: it says that the cell has none. Half precision becomes single precision and
+    A score that is NaN stays: the cell has none. Half precision becomes single precision and
     integers become double precision, both exact.
     """
     array = as_real_matrix(scores)

@@ -28,7 +28,7 @@ class ClassChanges:
         review: proposed as present.
         left: unknown cells with a score that stay as they are.
         errors: known cells that the model contradicts, the most suspicious first.
-        without_score: unknown cells that the model says nothing about.
+        without_score: unknown cells that have no score.
         histogram: edges (65,) and counts (64,) of known positives, known negatives and unknown cells.
     """
 

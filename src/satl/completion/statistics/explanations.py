@@ -71,7 +71,7 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         return ""
     if reason is Reason.NONE_OF_OTHER or reason is Reason.NONE_OF_VALUE:
         missing = certificate.value if reason is Reason.NONE_OF_VALUE else -certificate.value
-        # A class that was too thin to hold cells out may have some: more of them change that.
+        # A class with too few labels holds none out, though it may have some of this value: more labels change that.
         return f"; label more of its cells, some that are {_WORD[missing]}"
     at_random, in_zone = certificate.needed.at_random[row], certificate.needed.in_zone[row]
     if not np.isfinite(at_random) and reason is Reason.PREVALENCE_OPEN:

@@ -1,7 +1,7 @@
 """Thresholds in a fixed order, tested from the strictest to the loosest: what may be tested, when, and at
 which level.
 
-The rule, its assumption and its proof stand in :func:`passing_thresholds`.
+The rule, its assumption and its proof are in :func:`passing_thresholds`.
 """
 
 from __future__ import annotations
@@ -106,10 +106,10 @@ def passing_thresholds(
 ) -> BoolArray:
     """Tell which thresholds pass, all classes at once.
 
-    Grid points are visited from the strictest to the loosest. A start hands out its error probability at the
-    first grid point with at least its number of cells. At every point the probability in hand is a; the point
+    Grid points are visited from the strictest to the loosest. A start adds its error probability at the
+    first grid point with at least its number of cells. At every point the probability available is a; the point
     passes if the binomial p-value of "the precision is below the target" is at most a. A point that passes
-    hands a on to the next; at one that does not, a is lost, and only a later start brings new.
+    passes a on to the next; at one that does not, a is lost, and only a later start adds some again.
 
     Assumption (single crossing): below the strictest grid threshold whose precision misses the target, no
     interval between grid points holds cells that are right more often than the target. Scores that rank
@@ -126,7 +126,7 @@ def passing_thresholds(
     number of errors is stochastically at least a binomial one at the target, and the p-value there is at most a
     with probability at most a. What is fixed also decides which starts begin at or before t* (those with counts
     up to m) and where the others begin. A wrong point can pass only in two ways: t* itself passes, with at most
-    the sum of the levels of the starts before it in hand; or the first test of a later start passes, with its
+    the sum of the levels of the starts before it; or the first test of a later start passes, with its
     own level. These probabilities add up to at most the sum of all levels. Average over what was fixed.
 
     References: B. L. Wiens, Pharmaceutical Statistics 2, 2003 (the fallback procedure); A. N. Angelopoulos et
@@ -154,9 +154,9 @@ def passing_thresholds(
         here = reached.any(axis=1)
         fresh[every[here], reached.argmax(axis=1)[here]] += levels[here, start]
     passed = np.zeros(cells.shape, dtype=np.bool_)
-    in_hand = np.zeros(len(cells))
+    available = np.zeros(len(cells))
     for point in range(cells.shape[1]):
-        in_hand += fresh[:, point]
-        passed[:, point] = (in_hand > 0) & (p_values[:, point] <= in_hand * (1 + ROUNDING))
-        in_hand *= passed[:, point]
+        available += fresh[:, point]
+        passed[:, point] = (available > 0) & (p_values[:, point] <= available * (1 + ROUNDING))
+        available *= passed[:, point]
     return passed

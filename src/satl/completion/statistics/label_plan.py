@@ -1,4 +1,4 @@
-"""Which unknown cells to label next: those that bring certificates, classes short of evidence first."""
+"""Which unknown cells to label next: those that bring certificates, classes with too few tested cells first."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def plan_labels(
     """Choose up to ``budget`` unknown cells whose labels are expected to bring most.
 
     Each class and direction without a threshold, and each whose threshold could be looser, is an aim with a
-    price (labels needed, with about even odds) and a gain (unknown cells accepted in addition). Aims short of
-    evidence come first, then those that gain most per label. For an aim, cells are drawn at random among
+    price (labels needed, with about even odds) and a gain (unknown cells accepted in addition). Aims with too
+    few tested cells come first, then those that gain most per label. For an aim, cells are drawn at random among
     all unknown cells of its zone, the scores at least as strict as the threshold aimed for. Cells picked any other
     way, say only those nearest the threshold, would distort the precision counted later. For the same reason a
     class has two aims at a time only where their zones do not meet.
@@ -190,7 +190,7 @@ def _aims(certificate: Certificate, counts: ThresholdCounts, guard: float) -> np
     strict_enough = counts.within(certificate.threshold) & certified[:, np.newaxis]
     needed = estimate_labels_needed(counts, certificate.target, certificate.level, guard, ~strict_enough)
     stage = np.array([_ORDER.get(Reason(int(reason)), -1) for reason in certificate.reason], dtype=np.int64)
-    # Planned cells never speak for the guard, so where it is silent they could not bring a certificate.
+    # Planned cells are no random sample for the guard, so where it has too few others they bring no certificate.
     stage[(counts.other == 0) | np.isnan(counts.limit)] = -1
     _, _, _, accepted = counts.at(np.maximum(needed.point, 0))
     gain = np.where(needed.point >= 0, accepted, 0) - certificate.accepted

@@ -103,7 +103,7 @@ def estimate_labels_needed(
     """
     required = cells_required(error_rates(counts, _PRIOR), target, FIRST_SHARE * level)
     more = np.where(np.isfinite(required), np.maximum(required - counts.cells, 0), np.inf)
-    # Enough cells of the other value for the guard to speak; at random, they come as often as so far.
+    # Cells of the other value that the guard needs; at random, they come as often as so far.
     need_other = np.ceil(guard / (1 - guard) - 1e-9) if guard else 1.0
     short = np.maximum(need_other - counts.other, 0)
     for_guard = short * (counts.same + counts.other + 1) / (counts.other + 0.5)
@@ -122,7 +122,7 @@ def estimate_labels_needed(
     enough = counts.accepted >= np.minimum(2 * fewest, counts.unknown)[:, np.newaxis]
     point = np.where(open_, enough.argmax(axis=1), point)
     in_zone = np.where(open_, np.minimum(fewest, counts.unknown), in_zone)
-    # Cells of the other value, all there is of a value that nobody has seen, help with nothing.
+    # Where no tested cell has the value, those of the other value do not help.
     helpful = np.where(counts.same > 0, counts.cells.max(axis=1), 0)
     at_random = np.where(open_, fewest - helpful, at_random)
 

@@ -31,7 +31,7 @@ _BLOCK, _ENOUGH = 40, 10
 
 
 class Verdict(IntEnum):
-    """What the check of one class says."""
+    """The result of the check of one class."""
 
     FITS = 0
     PREVALENCE_DIFFERS = 1
@@ -140,7 +140,7 @@ def check_shift(
 
     Assumption: the tested cells are independent draws from f_pos and f_neg, scored out of sample. Guarantee:
     without a shift, and whatever the prevalences, a class alarms with probability of about ``level`` (0.02);
-    measured rates, and those with a shift, stand in the documentation. A shift that merely looks like another
+    measured rates, and those with a shift, are in the documentation. A shift that merely looks like another
     prevalence cannot be seen from scores; ``draw_audit`` needs no assumption.
 
     References: M. Saerens, P. Latinne and C. Decaestecker, Neural Computation 14, 2002 (prevalence); J. Besag

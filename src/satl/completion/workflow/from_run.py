@@ -71,7 +71,7 @@ def case_from_run(
         run: folder of a run, trained with ``data.holdout``.
         labels: the table to complete; None: that of the run.
         encoding: of ``labels``.
-        ignore_columns: columns of ``labels`` that are no classes; if none are named, those of the run.
+        ignore_columns: columns of ``labels`` that are not classes; if none are named, those of the run.
         checkpoint: "best" or "last".
         plan: a label plan with answers.
         images: folder of the images for the review; None: that of the run.

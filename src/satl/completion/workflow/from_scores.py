@@ -32,7 +32,7 @@ def case_from_scores(
         scores: any file that :func:`satl.scores.read_scores` reads.
         labels: the label table; None where ``scores`` is an ``.npz`` file that holds the labels as well.
         encoding: of the label table, where its values can be read in several ways.
-        ignore_columns: columns of a wide table that are no classes.
+        ignore_columns: columns of a wide table that are not classes.
         held_out: a label table whose known cells are the ones out of sample, or a file of
             :class:`satl.labels.holdout.HeldOut`; None: what the scores say, else all known cells.
         certify_on: the label table before a review or merge; certificates rest on it. None: ``labels``.

@@ -104,7 +104,7 @@ def _explained(text: _Text, numbers: Sequence[int], error: Exception) -> TableEr
                         return TableError(
                             f"{row[position]!r} is not a number",
                             where=f"{where}, column {header[position]!r}",
-                            remedy="write a score or nothing, or remove the column if it is no class",
+                            remedy="write a score or nothing, or remove the column if it is not a class",
                         )
     except (csv.Error, UnicodeDecodeError):
         pass

@@ -19,7 +19,7 @@ _BUFFER = 1 << 16
 def open_parquet(
     path: Path, classes: Sequence[str] | None, leave_out: Sequence[str] = ()
 ) -> Iterator[ScoreFile]:
-    """Open a Parquet file of scores; columns called ``leave_out`` are no classes."""
+    """Open a Parquet file of scores; columns called ``leave_out`` are not classes."""
     import pyarrow as pa
     import pyarrow.parquet
 
