@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,7 @@ def test_a_source_that_changes_while_it_is_read_is_not_kept(counted: Counted, ca
     assert not cache.exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder of caches is another on each system")
 def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counted: Counted) -> None:
     monkeypatch.setenv("SATL_CACHE", "off")
     assert cache_folder() is None
@@ -120,9 +122,14 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cou
     counted.read()
     assert counted.calls == 2
     monkeypatch.delenv("SATL_CACHE")
-    monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert cache_folder() == tmp_path / "xdg" / "satl" / "labels"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert cache_folder() == tmp_path / "home" / ".cache" / "satl" / "labels"
+    monkeypatch.setattr("platformdirs.user_cache_path", no_home)
+    assert cache_folder() is None
+
+
+def no_home(*_: object, **__: object) -> Path:
+    raise RuntimeError("could not determine the home directory")

@@ -1,6 +1,10 @@
 """To other tools and back: known cells as annotations, suggestions as predictions and never as annotations.
 
 Every file of this folder is imported, so a new format is one file.
+
+Written by hand, not with datumaro or the packages of the tools: a label of datumaro can only say present, so absent
+and unknown cells would be lost, and the others bring a server or a database. The formats are small, and
+``benchmarks/check_exports.py`` reads what is written with the tools' own code.
 """
 
 from __future__ import annotations

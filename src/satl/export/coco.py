@@ -17,7 +17,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import listed, mapping, number, quoted, write_json_lines, writing
+from satl.export.escaping import json_text, listed, mapping, number, write_json_lines, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, register_tool
 from satl.export.sizes import image_size
 from satl.export.suggestions import Suggestions
@@ -38,7 +38,7 @@ def write_coco(source: Source, files: Mapping[str, Path]) -> None:
         write_json_lines(stream, _annotations(source))
         stream.write(',\n"categories": ')
         names = enumerate(source.table.classes, start=1)
-        write_json_lines(stream, (f'{{"id": {id}, "name": {quoted(name)}}}' for id, name in names))
+        write_json_lines(stream, (f'{{"id": {id}, "name": {json_text(name)}}}' for id, name in names))
         stream.write("\n}\n")
     if PREDICTIONS in files:
         with writing(files[PREDICTIONS]) as stream:
@@ -48,11 +48,11 @@ def write_coco(source: Source, files: Mapping[str, Path]) -> None:
 
 def _image(source: Source, image: ImageRow) -> str:
     size = image_size(source, image.row)
-    fields = [f'"id": {image.row + 1}', f'"file_name": {quoted(image.file)}']
+    fields = [f'"id": {image.row + 1}', f'"file_name": {json_text(image.file)}']
     if size is not None:
         fields.append(f'"width": {size[0]}, "height": {size[1]}')
     if image.split is not None:
-        fields.append(f'"split": {quoted(image.split)}')
+        fields.append(f'"split": {json_text(image.split)}')
     fields.append(f'"neg_category_ids": {listed(str(at + 1) for at in image.absent)}')
     fields.append('"not_exhaustive_category_ids": []')
     return f"{{{', '.join(fields)}}}"
@@ -67,7 +67,7 @@ def _annotations(source: Source) -> Iterator[str]:
 
 
 def _results(source: Source) -> Iterator[str]:
-    bands = [quoted(band) for band in SUGGESTED_BANDS]
+    bands = [json_text(band) for band in SUGGESTED_BANDS]
     proposed = source.suggestions
     for first in range(0, 0 if proposed is None else len(proposed), _AT_ONCE):
         assert proposed is not None

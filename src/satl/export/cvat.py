@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import attribute, listed, number, quoted, require_xml, writing
+from satl.export.escaping import attribute, json_text, listed, number, require_xml, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.export.sizes import image_size
 from satl.labels import ABSENT, PRESENT
@@ -38,7 +38,7 @@ def write_cvat(source: Source, files: Mapping[str, Path]) -> None:
     labels = _labels(source)
     with writing(files[LABELS]) as stream:
         items = (
-            f'{{"name": {quoted(label)}, "type": "tag", "attributes": {_attribute_list(suggested)}}}'
+            f'{{"name": {json_text(label)}, "type": "tag", "attributes": {_attribute_list(suggested)}}}'
             for label, suggested in labels
         )
         stream.write("[\n" + ",\n".join(items) + "\n]\n")

@@ -15,10 +15,10 @@ from satl.errors import TableError
 _NOT_XML = re.compile("[\ufffe\uffff]")
 
 
-def quoted(text: str) -> str:
+def json_text(text: str) -> str:
     """Return a JSON string.
 
-    >>> print(quoted('a "b", 猫'))
+    >>> print(json_text('a "b", 猫'))
     "a \\"b\\", 猫"
     """
     return json.dumps(text, ensure_ascii=False)

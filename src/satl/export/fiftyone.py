@@ -15,7 +15,7 @@ from typing import Any
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import listed, mapping, number, quoted, writing
+from satl.export.escaping import json_text, listed, mapping, number, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
@@ -34,13 +34,13 @@ def write_fiftyone(source: Source, files: Mapping[str, Path]) -> None:
     with ExitStack() as opened:
         streams = {role: opened.enter_context(writing(file)) for role, file in files.items()}
         for role, stream in streams.items():
-            stream.write(f'{{\n"classes": {listed(map(quoted, source.table.classes))},\n')
+            stream.write(f'{{\n"classes": {listed(map(json_text, source.table.classes))},\n')
             if role == MAIN:
                 stream.write(f'"{_OWN}": {_own(source)},\n')
             stream.write('"labels": {')
         marks = dict.fromkeys(streams, "\n")
         for image in source.images():
-            key = quoted(keys[image.row])
+            key = json_text(keys[image.row])
             for role, stream in streams.items():
                 text = kinds[role](image)
                 # The first file lists every image, the others only add a field to some of them.
@@ -70,7 +70,7 @@ def _known(columns: Callable[[ImageRow], list[int]]) -> Callable[[ImageRow], str
 
 
 def _suggested(value: int) -> Callable[[ImageRow], str | None]:
-    bands = [quoted(band) for band in SUGGESTED_BANDS]
+    bands = [json_text(band) for band in SUGGESTED_BANDS]
 
     def labels(image: ImageRow) -> str | None:
         items = [
@@ -85,9 +85,9 @@ def _suggested(value: int) -> Callable[[ImageRow], str | None]:
 
 def _own(source: Source) -> str:
     """Return what FiftyOne passes over and satl reads back: the ids in their order, and the splits."""
-    fields = [f'"images": {listed(map(quoted, source.table.images))}']
+    fields = [f'"images": {listed(map(json_text, source.table.images))}']
     if source.table.split is not None:
-        fields.append(f'"split": {listed(map(quoted, source.table.split.tolist()))}')
+        fields.append(f'"split": {listed(map(json_text, source.table.split.tolist()))}')
     return f"{{{', '.join(fields)}}}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import Source
-from satl.export.escaping import listed, mapping, number, quoted, writing
+from satl.export.escaping import json_text, listed, mapping, number, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
@@ -25,19 +25,20 @@ CLASSES = "classes"
 
 def write_huggingface(source: Source, files: Mapping[str, Path]) -> None:
     """Write one line per image, and the classes."""
-    names = [quoted(name) for name in source.table.classes]
+    names = [json_text(name) for name in source.table.classes]
     files[CLASSES].write_text(f'{{"classes": {listed(names)}}}\n', encoding="utf-8", newline="\n")
-    bands = [quoted(band) for band in SUGGESTED_BANDS]
+    bands = [json_text(band) for band in SUGGESTED_BANDS]
     with writing(files[MAIN]) as stream:
         for image in source.images():
-            split = "" if image.split is None else f', "split": {quoted(image.split)}'
+            split = "" if image.split is None else f', "split": {json_text(image.split)}'
             proposed = listed(
                 f'{{"label": {names[at]}, "value": {value}, "score": {number(score)}, "band": {bands[band]}}}'
                 for at, value, score, band in image.suggested
             )
             predictions = "" if source.suggestions is None else f', "predictions": {proposed}'
             stream.write(
-                f'{{"file_name": {quoted(image.file)}{split}, "positive": {listed(names[at] for at in image.present)}, '
+                f'{{"file_name": {json_text(image.file)}{split}, '
+                f'"positive": {listed(names[at] for at in image.present)}, '
                 f'"negative": {listed(names[at] for at in image.absent)}{predictions}}}\n'
             )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import attribute, listed, number, quoted, require_xml, write_json_lines, writing
+from satl.export.escaping import attribute, json_text, listed, number, require_xml, write_json_lines, writing
 from satl.export.label_studio_export import read_label_studio
 from satl.export.registry import MAIN, ToolFormat, register_tool
 from satl.labels import ABSENT, PRESENT
@@ -87,8 +87,8 @@ def address(file: str, prefix: str | None) -> str:
 
 
 def _tasks(source: Source) -> Iterator[str]:
-    names = [quoted(name) for name in source.table.classes]
-    model = quoted(source.model)
+    names = [json_text(name) for name in source.table.classes]
+    model = json_text(source.model)
     for image in source.images():
         parts = [f'{{"data": {_data(image, names, source.address)}']
         known = [
@@ -112,9 +112,9 @@ def _tasks(source: Source) -> Iterator[str]:
 
 
 def _data(image: ImageRow, names: list[str], prefix: str | None) -> str:
-    fields = [f'"image": {quoted(address(image.file, prefix))}', f'"image_id": {quoted(image.image)}']
+    fields = [f'"image": {json_text(address(image.file, prefix))}', f'"image_id": {json_text(image.image)}']
     if image.split is not None:
-        fields.append(f'"split": {quoted(image.split)}')
+        fields.append(f'"split": {json_text(image.split)}')
     for code, band in enumerate(SUGGESTED_BANDS):
         scores = [f"{names[at]}: {number(score)}" for at, _, score, of in image.suggested if of == code]
         if scores:

@@ -19,8 +19,8 @@ from satl.labels import open_table
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io import find_format
 from satl.labels.io.parquet import parquet_columns
+from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide_csv import csv_columns, delimiter_of
-from satl.labels.io.wide_csv import quoted as csv_quoted
 
 SUGGESTIONS = "suggestions"
 COLUMNS = ("image", "label", "value", "score", "band")
@@ -44,11 +44,11 @@ def write_tables(source: Source, files: Mapping[str, Path], *, long: bool) -> No
 
 def _write_csv(source: Source, path: Path) -> None:
     mark = delimiter_of(path)
-    names = [csv_quoted(name, mark) for name in source.table.classes]
+    names = [csv_field(name, mark) for name in source.table.classes]
     with writing(path) as stream:
         stream.write(mark.join(COLUMNS) + "\n")
         for image in source.images():
-            id = csv_quoted(image.image, mark)
+            id = csv_field(image.image, mark)
             for at, value, score, band in image.suggested:
                 stream.write(
                     mark.join((id, names[at], str(value), number(score), SUGGESTED_BANDS[band])) + "\n"

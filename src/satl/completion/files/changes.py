@@ -16,6 +16,7 @@ from satl.errors import RunError, Sentence, Task
 from satl.labels import LabelTable
 from satl.labels.bands import BANDS
 from satl.labels.cells import IntArray, NameIndex
+from satl.labels.io.text_files import csv_field
 
 COLUMNS = ("image", "label", "value", "score", "threshold", "band", "source", "precision_lower_bound")
 HEADER = (",".join(COLUMNS) + "\n").encode()
@@ -56,7 +57,9 @@ class ChangeFormat:
     def __init__(self, images: Sequence[str]) -> None:
         text = "\n".join(images)
         plain = not any(mark in text for mark in _MARKS)
-        self.images = np.array(text.encode().split(b"\n") if plain else [quoted(name) for name in images])
+        self.images = np.array(
+            text.encode().split(b"\n") if plain else [csv_field(name).encode() for name in images]
+        )
         self.same_width = bool((np.char.str_len(self.images) == self.images.dtype.itemsize).all())
 
     def blocks(self, group: Group) -> Iterator[bytes]:
@@ -68,7 +71,7 @@ class ChangeFormat:
         a.jpg,"cat, big",1,0.975000,0.970000,accepted,model,0.95
         <BLANKLINE>
         """
-        head = b"," + quoted(group.label) + b",%d," % group.value
+        head = b"," + csv_field(group.label).encode() + b",%d," % group.value
         threshold = "" if group.threshold is None else f"{group.threshold:.6f}"
         bound = "" if group.bound is None else repr(float(group.bound))
         tail = f",{threshold},{group.band},{group.source},{bound}\n".encode()
@@ -84,17 +87,6 @@ class ChangeFormat:
             data = block.tobytes()
             filled = self.same_width and isinstance(whole, bytes)
             yield data if filled else data.translate(None, b"\0")
-
-
-def quoted(text: str) -> bytes:
-    """Return a field as CSV writes it, UTF-8.
-
-    >>> quoted("cat"), quoted('a "b", c')
-    (b'cat', b'"a ""b"", c"')
-    """
-    if any(mark in text for mark in _MARKS):
-        text = '"' + text.replace('"', '""') + '"'
-    return text.encode()
 
 
 def _digits(scores: npt.NDArray[np.floating[Any]]) -> tuple[Any, Any]:

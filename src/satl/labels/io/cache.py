@@ -12,13 +12,13 @@ import hashlib
 import io
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import platformdirs
 
 from satl.files import atomic_path
 
@@ -37,16 +37,9 @@ def cache_folder() -> Path | None:
     if named:
         return None if named.lower() == "off" else Path(named).expanduser() / "labels"
     try:
-        home = Path.home()
-    except RuntimeError:
+        return platformdirs.user_cache_path("satl", appauthor=False) / "labels"
+    except RuntimeError:  # a user without a home
         return None
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = home / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return base / "satl" / "labels"
 
 
 def cached_arrays(source: Path, kind: str, build: Callable[[], Arrays]) -> Arrays:

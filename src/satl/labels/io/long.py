@@ -29,6 +29,7 @@ from satl.labels.encodings import (
 )
 from satl.labels.io.parquet import ENCODING_KEY, parquet_columns, parquet_header
 from satl.labels.io.registry import Format, TableFile, register_format
+from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide import (
     IMAGE_COLUMN,
     LONG_COLUMNS,
@@ -39,7 +40,7 @@ from satl.labels.io.wide import (
     not_a_label,
     other_columns,
 )
-from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of, quoted
+from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of
 from satl.labels.table import UNKNOWN, LabelTable
 
 _PARQUET = (".parquet", ".pq")
@@ -168,9 +169,9 @@ def write_long(table: LabelTable, path: Path, encoding: Encoding | None) -> None
         _write_parquet(table, path, chosen, at, states)
         return
     mark = delimiter_of(path)
-    images = [quoted(name, mark) for name in table.images]
-    classes = [quoted(name, mark) for name in table.classes]
-    splits = None if table.split is None else [quoted(name, mark) for name in table.split.tolist()]
+    images = [csv_field(name, mark) for name in table.images]
+    classes = [csv_field(name, mark) for name in table.classes]
+    splits = None if table.split is None else [csv_field(name, mark) for name in table.split.tolist()]
     with path.open("w", encoding="utf-8", newline="") as stream:
         stream.write(mark.join([IMAGE_COLUMN, *LONG_COLUMNS, *([SPLIT_COLUMN] if splits else [])]) + "\n")
         for (row, column), state in zip(at.tolist(), states.tolist(), strict=True):

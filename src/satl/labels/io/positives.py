@@ -20,6 +20,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.labels.encodings import NOT_A_LABEL, Encoding, refuse_encoding, value_code
 from satl.labels.io.registry import Format, TableFile, register_format
+from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide import (
     IMAGE_COLUMN,
     LIST_COLUMNS,
@@ -30,11 +31,12 @@ from satl.labels.io.wide import (
     other_columns,
     split_names,
 )
-from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of, quoted
+from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
 _LISTS = "lists what is present by name"
 _OTHER_MARKS = (";", "|")
+_SEPARATORS = ",;|"
 
 
 def read_positives(path: Path, encoding: str | None) -> TableFile:
@@ -80,7 +82,7 @@ def write_positives(table: LabelTable, path: Path, encoding: Encoding | None) ->
             f"write .csv, .parquet, .jsonl or .npz."
         )
     mark = delimiter_of(path)
-    names = [_inner_quoted(name) for name in table.classes]
+    names = [csv_field(name, _SEPARATORS) for name in table.classes]
     lists = [",".join(names[i] for i in np.flatnonzero(row == PRESENT)) for row in table.cells]
     if all(value_code(text) != NOT_A_LABEL for text in set(lists)):
         raise TableError(
@@ -93,7 +95,7 @@ def write_positives(table: LabelTable, path: Path, encoding: Encoding | None) ->
         stream.write(mark.join(header) + "\n")
         for row, image in enumerate(table.images):
             fields = [image, *([splits[row]] if splits else []), lists[row]]
-            stream.write(mark.join(quoted(field, mark) for field in fields) + "\n")
+            stream.write(mark.join(csv_field(field, mark) for field in fields) + "\n")
 
 
 def _names(text: str, row: int, image: str, path: Path) -> list[str]:
@@ -113,12 +115,6 @@ def _names(text: str, row: int, image: str, path: Path) -> list[str]:
                 f"commas, or put a name that contains it in quotes."
             )
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _inner_quoted(name: str) -> str:
-    if any(mark in name for mark in (",", '"', *_OTHER_MARKS)):
-        return '"' + name.replace('"', '""') + '"'
-    return name
 
 
 def _recognises(path: Path) -> bool:

@@ -17,6 +17,17 @@ _OTHER_KINDS = {
 }
 
 
+def csv_field(text: str, separators: str = ",") -> str:
+    """Return a field as CSV writes it: in quotes where it holds a quote, a separator or a line end.
+
+    >>> csv_field("cat"), csv_field('a "b", c'), csv_field("a;b", ",;")
+    ('cat', '"a ""b"", c"', '"a;b"')
+    """
+    if any(mark in text for mark in ('"', "\r", "\n", *separators)):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def check_text(data: bytes, path: Path, kind: str) -> None:
     """Refuse what is no UTF-8 text, saying what it is where that can be told; ``kind`` is "CSV" or "JSON"."""
     check_start(data[:64], path, kind)
