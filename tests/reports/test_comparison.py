@@ -8,9 +8,9 @@ from satl.inference.run_record import MethodRecord
 from satl.reports.comparison import (
     Comparison,
     choose_examples,
+    comparison_sentence,
     difference_words,
     easy_and_hard,
-    interpretation,
     kolmogorov_smirnov,
     scores_by_label,
 )
@@ -150,14 +150,14 @@ def test_examples_ask_for_more_images_than_there_are():
 def test_interpretation_says_who_wins_and_who_does_not(scores, words):
     names = ("ignore", "sst", "sst+satl")
     methods = [method(name, score) for name, score in zip(names, scores, strict=True)]
-    text = interpretation(comparison(*methods, cells=np.eye(3)), {})
+    text = comparison_sentence(comparison(*methods, cells=np.eye(3)), {})
     for part in words:
         assert part in text
     assert ("is the best of them" in text) == (max(scores) > scores[-1])
 
 
 def test_interpretation_without_a_number():
-    text = interpretation(comparison(method(score=None), cells=np.eye(3)), {})
+    text = comparison_sentence(comparison(method(score=None), cells=np.eye(3)), {})
     assert "nothing to compare" in text
 
 

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from satl.drawing import style
-from satl.drawing.html import inline_svg, picture_uri, render
+from satl.drawing.html import image_uri, inline_svg, render
 from satl.inference.run_record import MethodRecord
 from satl.methods import METHODS
 from satl.reports import distributions, figures
@@ -269,8 +269,8 @@ def test_render_wants_every_name():
         render("satl.reports", "comparison.html.j2", title="x")
 
 
-def test_picture_uri_is_an_image():
-    assert picture_uri(_picture(1)).startswith("data:image/jpeg;base64,")
+def test_image_uri_is_an_image():
+    assert image_uri(_picture(1)).startswith("data:image/jpeg;base64,")
 
 
 @pytest.mark.parametrize(("truth", "generators"), [(True, True), (False, True), (True, False)])

@@ -11,7 +11,7 @@ from satl.images import FolderImages, packed_images
 from satl.images.pack import pack_images
 from satl.images.store import Kind
 from satl.labels import read_table
-from satl.reports.training_images import run_pictures
+from satl.reports.training_images import run_pixels
 from satl.runs.reading import make_config
 from satl.scenes import write_scenes
 from training.tiny import TINY
@@ -26,6 +26,6 @@ def test_the_pictures_of_a_run_on_a_packed_store_are_those_of_the_store(kind: Ki
     data = {"table": str(labels), "images": str(store)}
     content = {**TINY, "data": data, "images": {**TINY["images"], "store_size": 32}}
     config = make_config(content, "config.yaml").model_dump(mode="json")
-    picture = run_pictures(config, np.array([7, 2]))
+    picture = run_pixels(config, np.array([7, 2]))
     for row, place in enumerate((7, 2)):
         np.testing.assert_array_equal(picture(row), packed_images(store).image(place))

@@ -20,7 +20,7 @@ from satl.inference.run_record import (
     read_record,
 )
 from satl.reports.comparison import compare
-from satl.reports.training_images import run_pictures
+from satl.reports.training_images import run_pixels
 from satl.runs.data import load_data
 from satl.runs.run_folder import RunFolder
 from training.tiny import tiny_config, train
@@ -103,7 +103,7 @@ def test_a_run_without_a_record_is_measured_once(tmp_path):
 
 
 def test_the_pictures_are_those_of_the_training_rows(run, record):
-    picture = run_pictures(record.config, record.rows)
+    picture = run_pixels(record.config, record.rows)
     assert picture(0).shape == (224, 224, 3)
     small = load_data(RunFolder(run).read_config()).source.image(int(record.rows[5]))
     large = picture(5).reshape(32, 7, 32, 7, 3).mean((1, 3))

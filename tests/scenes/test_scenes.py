@@ -227,7 +227,7 @@ def test_command_writes_the_data_set(tmp_path):
         app, ["scenes", "--out", str(tmp_path), "--count", "1", "--size", "40", "--seed", "2"]
     )
     assert result.exit_code == 0, result.output
-    assert "1 pictures of 40 x 40 pixels" in result.output
+    assert "1 images of 40 x 40 pixels" in result.output
     with Image.open(tmp_path / "scene-00000.png") as image:
         assert image.size == (40, 40)
     again = ["scenes", "--out", str(tmp_path), "--count", "1", "--size", "32"]

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("runs/demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of pictures, hidden labels and weights.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of images, hidden labels and weights.")] = 0,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key: section.key=value; repeatable.")
     ] = None,
@@ -33,14 +33,14 @@ def demo(
     from satl.cli.progress import RichDisplay, parts
     from satl.demo.demo_run import run_demo
 
-    told = Console(stderr=True, highlight=False)
-    with parts(told) as progress:
+    messages = Console(stderr=True, highlight=False)
+    with parts(messages) as progress:
         result = run_demo(
             out,
             seed,
             settings or (),
             display=RichDisplay,
-            announce=lambda text: told.print(f"[bold]{text}[/]", soft_wrap=True),
+            announce=lambda text: messages.print(f"[bold]{text}[/]", soft_wrap=True),
             progress=progress,
         )
     console = Console(highlight=False)

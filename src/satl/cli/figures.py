@@ -25,7 +25,7 @@ def figures(
     formats: Annotated[str, typer.Option("--format", help="svg, pdf, png, separated by commas.")] = "svg,pdf",
     only: Annotated[str | None, typer.Option(help="Numbers of figures, separated by commas.")] = None,
 ) -> None:
-    """Draw the figures of the paper from runs; says of each what was drawn, or what it still needs."""
+    """Draw the figures of the paper from runs; print for each what was drawn, or what it still needs."""
     from rich.console import Console
 
     from satl.cli.wording import shell_words

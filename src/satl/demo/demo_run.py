@@ -202,11 +202,11 @@ def run_demo(
     completion = complete_demo(out, last, out / DEMO_METHODS[-1], data, scenes.size, scenes.seed)
     say("Writing the report")
     from satl.reports.comparison import compare
-    from satl.reports.training_images import scene_pictures
+    from satl.reports.training_images import scene_pixels
 
     comparison = compare(*measured, beginning=_beginning_sentence(beginning))
-    picture = scene_pictures(data.rows("train"), scenes.size, scenes.seed)
-    return _write(out, comparison, evaluations, content, picture, completion, beginning)
+    pixels_of = scene_pixels(data.rows("train"), scenes.size, scenes.seed)
+    return _write(out, comparison, evaluations, content, pixels_of, completion, beginning)
 
 
 def _warm_up(
@@ -292,18 +292,18 @@ def _write(
     comparison: Comparison,
     evaluations: Mapping[str, Evaluation],
     content: Mapping[str, Any],
-    picture: Callable[[int], Any],
+    pixels_of: Callable[[int], Any],
     completion: Completion,
     beginning: WarmUp | None,
 ) -> DemoResult:
-    """Write the report, the picture and, last, the results."""
+    """Write the report, the overview image and, last, the results."""
     from satl.reports.comparison_page import comparison_page, sentence
     from satl.reports.overview import write_overview
 
     text = sentence(comparison)
     with atomic_path(out / REPORT) as temporary:
-        temporary.write_text(comparison_page(comparison, picture, title="satl demo"), encoding="utf-8")
-    write_overview(comparison, picture, out / OVERVIEW)
+        temporary.write_text(comparison_page(comparison, pixels_of, title="satl demo"), encoding="utf-8")
+    write_overview(comparison, pixels_of, out / OVERVIEW)
     results = {
         "sentence": text,
         "seed": comparison.seed,

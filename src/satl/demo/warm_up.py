@@ -1,7 +1,7 @@
-"""The demo's warm-up: a backbone learns what single objects look like, before any scene is seen.
+"""The demo's warm-up: a backbone is pretrained on images of single objects, before any scene is seen.
 
-The networks of the papers start from ImageNet, pictures of mostly one object each. The demo downloads nothing, so
-it draws such pictures itself: one object alone, any category as likely as any other, on any backdrop. None of them is
+The networks of the papers start from ImageNet, images of mostly one object each. The demo downloads nothing, so
+it renders such images itself: one object alone, any category as likely as any other, on any backdrop. None of them is
 a scene, and none tells which objects occur together.
 """
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 WEIGHTS = "backbone.safetensors"
 _CHECKED = 10
-"""One picture in so many is kept from training, to say how well the objects are known."""
+"""One image in so many is held out, to measure the accuracy."""
 
 
 class WarmUpConfig(Section):
-    """How the backbone is trained on pictures of single objects."""
+    """How the backbone is trained on images of single objects."""
 
-    pictures: int = Field(10000, ge=2 * _CHECKED, description="Pictures of one object each.")
-    epochs: int = Field(6, ge=1, description="Times that each is seen.")
-    batch_size: int = Field(64, ge=2, description="Pictures a step.")
+    pictures: int = Field(10000, ge=2 * _CHECKED, description="Images of one object each.")
+    epochs: int = Field(6, ge=1, description="Epochs.")
+    batch_size: int = Field(64, ge=2, description="Batch size.")
     lr: float = Field(0.003, gt=0, description="Largest learning rate of AdamW; it falls as a cosine.")
     weight_decay: float = Field(0.05, ge=0, description="Weight decay.")
 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """What a warm-up leaves behind.
+    """The result of a warm-up.
 
     Attributes:
         weights: file that ``model.weights`` can name.
-        pictures: how many pictures of single objects there were.
-        accuracy: share of unseen pictures whose object is named rightly.
-        seconds: what it took, drawing included.
+        pictures: number of images of single objects.
+        accuracy: share of held-out images that are classified correctly.
+        seconds: time it took, rendering included.
     """
 
     weights: Path
@@ -77,7 +77,7 @@ class _ObjectClassifier(nn.Module):
 def single_objects(
     count: int, size: int, seed: int, progress: Callable[[int, int], Any] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Draw pictures of one object each: uint8 (N, 3, size, size), and the numbers of their categories (N,).
+    """Render images of one object each: uint8 (N, 3, size, size), and the numbers of their categories (N,).
 
     >>> pictures, categories = single_objects(2, size=16, seed=0)
     >>> tuple(pictures.shape), int(categories.max()) < len(SCENE_CLASSES)

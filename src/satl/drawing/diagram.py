@@ -1,4 +1,4 @@
-"""Diagrams: boxes, arrows and small pictures on a figure, all placed in inches from its lower left corner."""
+"""Diagrams: boxes, arrows and small sketches on a figure, placed in inches from its lower left corner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that need nothing but themselves: figures, pictures and style are written into the file."""
+"""Self-contained HTML pages: figures, images and style are written into the file."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def inline_svg(figure: Figure, key: str, label: str) -> Markup:
     return Markup(opened + text[head.end() :].strip())
 
 
-def picture_uri(pixels: npt.NDArray[np.uint8], quality: int = 88) -> str:
+def image_uri(pixels: npt.NDArray[np.uint8], quality: int = 88) -> str:
     """Return an image, uint8 (H, W, 3), as a ``data:`` address.
 
-    >>> picture_uri(np.zeros((8, 8, 3), dtype=np.uint8)).startswith("data:image/jpeg;base64,")
+    >>> image_uri(np.zeros((8, 8, 3), dtype=np.uint8)).startswith("data:image/jpeg;base64,")
     True
     """
     from PIL import Image
@@ -81,7 +81,7 @@ def render(
 ) -> str:
     """Fill a template in the folder ``templates`` of a package; whatever comes from data is escaped.
 
-    A name the template uses and nobody gave is an error, not a blank. Every page shares ``style.css.j2`` of this room.
+    A name that the template uses and that is not given is an error, not a blank. All pages share ``style.css.j2``.
 
     Args:
         package: such as ``satl.reports``.

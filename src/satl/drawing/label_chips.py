@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("recovered", "filled", "wrong", "missed")
-"""What became of an unknown label, in the order of reading."""
+"""Outcomes of an unknown label, in the order they are shown."""
 _SIGNS = {"known": "●", "recovered": "✓", "filled": "✓", "wrong": "✕", "missed": "?"}
 _LOOKS: dict[str, tuple[str, str, str, style.Dash]] = {
     "known": (style.KNOWN.light, style.PAPER.light, "none", "solid"),

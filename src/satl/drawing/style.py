@@ -2,7 +2,7 @@
 
 Every colour has a name and two values, for light and for dark paper. Figures are drawn with the light ones;
 in a page each is replaced by a CSS variable, so that the same figure follows the reader's setting. Colours
-differ in lightness as well as in hue, and whatever a colour says is also said by a dash, a marker, a hatch
+differ in lightness as well as in hue, and whatever a colour means is also shown by a dash, a marker, a hatch
 or a sign, so that nothing is lost in grey or to a colour-blind reader.
 """
 
@@ -62,7 +62,7 @@ class MethodStyle:
     css_dash: str
     """The dash as SVG writes it, for legends in a page."""
     hatch: str = ""
-    """On bars, so that two methods can be told apart in grey."""
+    """On bars, so that methods differ in grey as well."""
 
 
 def _look(title: str, colour: Colour, dashes: tuple[float, ...], marker: str, hatch: str = "") -> MethodStyle:
@@ -258,7 +258,7 @@ def rc_parameters() -> dict[str, Any]:
 
 @contextmanager
 def _without_complaints() -> Iterator[None]:
-    """Keep from the terminal what matplotlib says of a character or a weight that a font lacks, text by text."""
+    """Silence the warnings of matplotlib about characters and weights that a font lacks, which come for every text."""
     logger = logging.getLogger("matplotlib.font_manager")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ _METHOD = "{method}"
 
 
 def resolve_grid(grid: Grid, folder: Path, configs: Mapping[GridRun, RunConfig]) -> Grid:
-    """Return the grid with base, paths and name of the data set written out, so that it stands alone.
+    """Return the grid with base, paths and name of the data set written out, so that it needs no other file.
 
     A base with ``{method}`` in its name stays a name: there is one file for each method.
 

@@ -68,18 +68,18 @@ class FinishedRun:
 
     @property
     def backbone(self) -> str:
-        """Name of the network under the method."""
+        """Name of its backbone."""
         return str((self.config.get("model") or {}).get("backbone", ""))
 
     @cached_property
     def proportion(self) -> float:
-        """Share of the labels that the run was given."""
+        """Proportion of the training labels that are known."""
         asked = (self.config.get("data") or {}).get("proportion")
         return round(self.record.proportion, 3) if asked is None else float(asked)
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Everything that decides what the run does but seeds and proportion: key -> value as JSON."""
+        """All settings that can change its result, but seeds and proportion: key -> value as JSON."""
         return {
             key: json.dumps(value, sort_keys=True, default=str)
             for key, value in deciding_settings(self.config).items()

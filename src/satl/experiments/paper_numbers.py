@@ -25,7 +25,7 @@ BASES = {method: base for base, methods in ABLATION.items() for adds, method in 
 
 
 class Paper:
-    """What the paper prints: Tables 1 to 4, what it says in prose, and where it does not add up.
+    """The numbers of the paper: Tables 1 to 4, findings in its text, and notes where numbers do not add up.
 
     >>> paper().map_of("MS-COCO", "sst+satl")[0][0.1]
     (73.7, 0.3)
@@ -66,7 +66,7 @@ class Paper:
         return None if row is None else (dict(zip(self.proportions, row[:-1], strict=True)), row[-1])
 
     def notes(self, table: str) -> tuple[str, ...]:
-        """Return what does not add up in a table."""
+        """Return notes where the numbers of a table do not add up."""
         return tuple(self.content["notes"].get(table, ()))
 
     def prose(self, key: str) -> str:
@@ -91,7 +91,7 @@ class Paper:
         return None
 
     def differences(self, dataset: str, facts: Mapping[str, Any]) -> list[str]:
-        """Say in which ways an experiment is not the paper's, in a few words each.
+        """Return how an experiment differs from that of the paper, in a few words each.
 
         Args:
             dataset: of the experiment.

@@ -135,7 +135,7 @@ def easy_and_hard(comparison: Comparison, each: int = 2) -> tuple[list[int], lis
 
 @dataclass(frozen=True)
 class Example:
-    """One training image and what became of its labels.
+    """One training image, and whether its unknown labels were found.
 
     Attributes:
         row: row among the training images.
@@ -176,7 +176,7 @@ def choose_examples(comparison: Comparison, count: int = 6) -> list[Example]:
     shown: set[int] = set()
     for rows, marks, share in groups:
         order = rows[np.lexsort((rows, n_missed[rows] + n_wrong[rows], -n_right[rows]))]
-        # First images that show a class not shown yet, so that six pictures are not six times one class.
+        # First images that show a class not shown yet, so that six images do not all show one class.
         picked = 0
         for fresh in (True, False):
             for row in order.tolist():
@@ -214,7 +214,7 @@ def _names(comparison: Comparison, where: BoolArray) -> tuple[str, ...]:
 
 
 def difference_words(points: float) -> str:
-    """Say how a number compares with another, in points of a hundred.
+    """Return how a number compares with another, in points of a hundred, in words.
 
     >>> difference_words(2.31), difference_words(-0.4), difference_words(0.04)
     ('2.3 points above', '0.4 points below', 'level with')
@@ -224,8 +224,8 @@ def difference_words(points: float) -> str:
     return f"{abs(points):.1f} point{'' if round(abs(points), 1) == 1 else 's'} {'above' if points > 0 else 'below'}"
 
 
-def interpretation(comparison: Comparison, titles: dict[str, str]) -> str:
-    """Say in one or two sentences what the numbers say, whoever wins."""
+def comparison_sentence(comparison: Comparison, titles: dict[str, str]) -> str:
+    """Return one or two sentences: how the subject compares with the other methods, better or worse."""
     subject, others = comparison.subject, comparison.methods[:-1]
     title = titles.get(subject.name, subject.name)
     score = subject.summary.get("mAP")

@@ -1,4 +1,4 @@
-"""The page that compares methods trained on the same half-labelled table."""
+"""The page that compares methods trained on the same labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from satl.drawing.html import inline_svg, percent, picture_uri, render
+from satl.drawing.html import image_uri, inline_svg, percent, render
 from satl.drawing.style import generator_title, method_style
 from satl.inference.run_record import MethodRecord
 from satl.reports import distributions, figures
@@ -16,12 +16,12 @@ from satl.reports.comparison import (
     Comparison,
     Example,
     choose_examples,
+    comparison_sentence,
     easy_and_hard,
-    interpretation,
     kolmogorov_smirnov,
     scores_by_label,
 )
-from satl.reports.training_images import Picture
+from satl.reports.training_images import PixelsOf
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -37,17 +37,17 @@ _TERMS = {
 
 
 def sentence(comparison: Comparison) -> str:
-    """Say what the comparison found, whoever wins."""
+    """Return how the subject compares with the other methods, better or worse."""
     titles = {method.name: method_style(method.name).title for method in comparison.methods}
-    return interpretation(comparison, titles)
+    return comparison_sentence(comparison, titles)
 
 
-def comparison_page(comparison: Comparison, picture: Picture, title: str) -> str:
+def comparison_page(comparison: Comparison, pixels_of: PixelsOf, title: str) -> str:
     """Return the page as HTML that needs no other file and no network.
 
     Args:
         comparison: what was measured.
-        picture: gives the pixels of a training image.
+        pixels_of: gives the pixels of a training image.
         title: of the page.
     """
     drawer = _Drawer()
@@ -64,7 +64,7 @@ def comparison_page(comparison: Comparison, picture: Picture, title: str) -> str
         looks=[method_style(method.name) for method in comparison.methods],
         pseudo_looks=[method_style(method.name) for method in comparison.with_generators()],
         has_truth=comparison.truth is not None,
-        examples=_examples(comparison, picture),
+        examples=_examples(comparison, pixels_of),
         pseudo=_pseudo_figures(comparison, drawer),
         shared_title=None if (shared := _shared_threshold(comparison)) is None else _title(shared),
         thresholds=_threshold_figures(comparison, drawer, [*easy, *hard]),
@@ -128,11 +128,11 @@ def _pseudo_sentence(comparison: Comparison) -> str:
     return f"At the end of training, {'; '.join(parts)}." if parts else ""
 
 
-def _examples(comparison: Comparison, picture: Picture) -> list[dict[str, Any]]:
-    return [_example_card(comparison, example, picture) for example in choose_examples(comparison)]
+def _examples(comparison: Comparison, pixels_of: PixelsOf) -> list[dict[str, Any]]:
+    return [_example_card(comparison, example, pixels_of) for example in choose_examples(comparison)]
 
 
-def _example_card(comparison: Comparison, example: Example, picture: Picture) -> dict[str, Any]:
+def _example_card(comparison: Comparison, example: Example, pixels_of: PixelsOf) -> dict[str, Any]:
     methods = []
     for method in comparison.with_generators():
         outcome = example.outcomes[method.name]
@@ -144,7 +144,7 @@ def _example_card(comparison: Comparison, example: Example, picture: Picture) ->
         methods.append({"title": _title(method), "chips": chips})
     return {
         "image": comparison.images[example.row],
-        "uri": picture_uri(picture(example.row)),
+        "uri": image_uri(pixels_of(example.row)),
         "known": example.known,
         "known_absent": example.known_absent,
         "methods": methods,
@@ -287,7 +287,7 @@ def _unknown_figures(comparison: Comparison, drawer: _Drawer, indices: list[int]
 
 
 def _unknown_sentence(comparison: Comparison) -> str:
-    """Say how often known and unknown scores differ by more than chance, over all classes."""
+    """Return how often known and unknown scores differ by more than chance, over all classes, in a sentence."""
     subject = comparison.subject
     if comparison.truth is None or not subject.generators:
         return ""

@@ -139,7 +139,7 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
 
 
 def lead_sentence(source: TableSource) -> str:
-    """Say which method is best on average, whoever it is.
+    """Return a sentence: which method is best on average.
 
     Methods that lack a seed are left out, as from the bold numbers of Table 1: seeds differ by more than methods do.
     """
@@ -219,7 +219,7 @@ def _environments(folder: ExperimentFolder, grid: Grid) -> list[dict[str, Any]]:
 
 
 def _figures(folder: ExperimentFolder) -> list[dict[str, str]]:
-    """Return the figures that have been drawn, as pictures of the page."""
+    """Return the figures that have been drawn, as images of the page."""
     found = []
     for file in sorted(folder.figures.glob("figure-*.svg")):
         _, figure, *words = file.stem.split("-")

@@ -1,6 +1,6 @@
 """Panels as pure functions: arrays in, a matplotlib figure out; those of scores are in the file beside.
 
-``draw_...`` draws into given axes, for whoever composes a larger figure; the function of the same name without
+``draw_...`` draws into given axes, for parts of a larger figure; the function of the same name without
 ``draw_`` returns a figure with one panel. A page puts panels side by side as far as the screen is wide, so a
 panel never needs to shrink until its text cannot be read.
 """

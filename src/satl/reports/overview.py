@@ -1,4 +1,4 @@
-"""One picture that says what satl does: labels recovered, one threshold per class, a better model."""
+"""One image that shows what satl does: labels recovered, one threshold per class, a better model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from satl.drawing.style import method_style, styled
 from satl.files import atomic_path
 from satl.reports import distributions, figures
 from satl.reports.comparison import Comparison, Example, choose_examples, easy_and_hard, scores_by_label
-from satl.reports.training_images import Picture
+from satl.reports.training_images import PixelsOf
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,12 +23,12 @@ _WIDTH, _HEIGHT, _DPI = 12.0, 6.0, 150
 
 
 @styled
-def overview_figure(comparison: Comparison, picture: Picture) -> Figure:
-    """Return the picture: examples on the left, thresholds on scores in the middle, mAP on the right.
+def overview_figure(comparison: Comparison, pixels_of: PixelsOf) -> Figure:
+    """Return the image: examples on the left, thresholds on scores in the middle, mAP on the right.
 
     Args:
         comparison: what was measured.
-        picture: from a row of the training images to its pixels, uint8 (H, W, 3).
+        pixels_of: from a row of the training images to its pixels, uint8 (H, W, 3).
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -38,16 +38,16 @@ def overview_figure(comparison: Comparison, picture: Picture) -> Figure:
     _heading(figure, 0.028, "1  Recover missing labels")
     _heading(figure, 0.44, "2  One threshold per class")
     _heading(figure, 0.745, "3  Test on unseen images")
-    _draw_examples(figure, comparison, picture)
+    _draw_examples(figure, comparison, pixels_of)
     _draw_scores(figure, comparison)
     _draw_results(figure, comparison)
     return figure
 
 
 @styled
-def write_overview(comparison: Comparison, picture: Picture, path: Path) -> None:
-    """Write the picture as PNG, atomically."""
-    figure = overview_figure(comparison, picture)
+def write_overview(comparison: Comparison, pixels_of: PixelsOf, path: Path) -> None:
+    """Write the image as PNG, atomically."""
+    figure = overview_figure(comparison, pixels_of)
     with atomic_path(path) as temporary:
         figure.savefig(
             temporary, format="png", dpi=_DPI, facecolor=style.PAPER.light, metadata={"Software": None}
@@ -58,12 +58,12 @@ def _heading(figure: Figure, x: float, text: str) -> None:
     figure.text(x, 0.945, text, fontsize=12.5, fontweight="bold", va="center")
 
 
-def _draw_examples(figure: Figure, comparison: Comparison, picture: Picture) -> None:
+def _draw_examples(figure: Figure, comparison: Comparison, pixels_of: PixelsOf) -> None:
     side, name = 0.265, comparison.subject.name
     for number, example in enumerate(_four(choose_examples(comparison), name)):
         left, top = 0.028 + 0.2 * (number % 2), 0.885 - 0.43 * (number // 2)
         axes = figure.add_axes((left, top - side, side * _HEIGHT / _WIDTH, side))
-        axes.imshow(picture(example.row), interpolation="lanczos")
+        axes.imshow(pixels_of(example.row), interpolation="lanczos")
         axes.set_axis_off()
         outcome = example.outcomes.get(name, {})
         chips = [("known", label) for label in example.known]

@@ -11,7 +11,7 @@ from satl.experiments.tables.number_text import DASH, spread
 
 @dataclass(frozen=True)
 class Entry:
-    """What stands in one place of a table; ``best`` is set in bold."""
+    """One entry of a table; ``best`` is set in bold."""
 
     text: str = DASH
     best: bool = False
@@ -50,7 +50,7 @@ class Table:
     Attributes:
         key: name of its files.
         heading: what it is, in a few words, where data set and backbone stand around it.
-        title: the same with data set and backbone, where it stands alone.
+        title: the same with data set and backbone, for a page of its own.
         stub: heading of the labels.
         columns: headings.
         blocks: rows in groups.
@@ -94,7 +94,7 @@ def estimate_rows(
 
 
 def _best(column: Iterable[Estimate], digits: int) -> float | None:
-    """Return the highest mean as it is printed, or None if it stands alone."""
+    """Return the highest mean as it is printed, or None if there is no other."""
     means = [mean for one in column if (mean := _rounded(one, digits)) is not None]
     return max(means) if len(set(means)) > 1 else None
 

@@ -87,7 +87,7 @@ def markdown_block(table: Table, block: Block, escape: Callable[[str], str] = es
 
 
 def _signs(columns: tuple[Column, ...]) -> dict[str, str]:
-    """Return what stands before a heading in place of its group: the group itself if short, else a letter."""
+    """Return the prefix of a heading for each group: the group itself if it is short, else a letter."""
     signs: dict[str, str] = {}
     for group, _ in _groups(columns):
         letter = f"({chr(ord('a') + len(signs))})"

@@ -12,7 +12,7 @@ from satl.experiments.results import Estimate, Results
 
 @dataclass(frozen=True)
 class TableSource:
-    """The results that tables are made from, and what stands around them.
+    """The results that tables are made from, their grid, headings and the paper's numbers.
 
     Attributes:
         grid: grid of the experiment, resolved.

@@ -1,4 +1,4 @@
-"""What the figures of the paper share: how they choose runs, and how they say what they show."""
+"""What the figures of the paper share: the choice of runs, error bars, and the wording of notes."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def percent(proportion: float) -> str:
 
 
 def known(group: RunGroup, proportion: float) -> str:
-    """Say on what the runs of a figure were trained."""
+    """Return on what the runs of a figure were trained, in words."""
     return f"{group.name}, {percent(proportion)} of the training labels known"
 
 
 def seeds(counts: Iterable[int]) -> str:
-    """Say over how many runs an average is taken.
+    """Return over how many runs an average is taken, in words.
 
     >>> seeds([3, 3]), seeds([1]), seeds([2, 3])
     ('mean and standard deviation, n = 3 seeds', 'n = 1 seed', 'mean and standard deviation, n = 2 to 3 seeds')

@@ -15,7 +15,7 @@ from satl.errors import SatlError
 from satl.experiments.finished_runs import RunGroup
 from satl.reports.comparison import Comparison, Example, choose_examples, compare
 from satl.reports.paper_figures.common import Missing, known, pair, union_note
-from satl.reports.training_images import run_pictures
+from satl.reports.training_images import run_pixels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,9 +34,9 @@ def examples(group: RunGroup) -> Figure:
     records = [record for record in records if record.agrees_with(records[-1])]
     comparison = compare(*records)
     try:
-        picture = run_pictures(records[-1].config, records[-1].rows)
+        pixels_of = run_pixels(records[-1].config, records[-1].rows)
         chosen = _varied(choose_examples(comparison))
-        pixels = [picture(example.row) for example in chosen]
+        pixels = [pixels_of(example.row) for example in chosen]
     except SatlError as error:
         raise Missing(f"needs the training images ({error})") from error
     down = max(-(-len(chosen) // 2), 1)
