@@ -33,7 +33,7 @@ def tensors_against_numpy(scores: np.ndarray, labels: np.ndarray, repeats: int, 
     """Print one row for each dtype; whether every value agrees."""
     import torch
 
-    from satl.evaluation.tensors import average_precision_pair_tensor
+    from satl.evaluation.tensor_average_precision import average_precision_pair_tensor
 
     where = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     print(f"tensors on {where}, both APs as numbers on the host")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.evaluation.paired import paired_test
+from satl.evaluation.paired_tests import paired_test
 from satl.inference.decision_thresholds import DecisionThresholds, above
 from satl.inference.run_evaluation import evaluate_run, score_training_data
 from satl.thresholds import MetricThreshold

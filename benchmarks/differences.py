@@ -14,7 +14,7 @@ from itertools import combinations
 from pathlib import Path
 
 from satl.errors import SatlError
-from satl.evaluation.paired import pair_by_key, paired_test
+from satl.evaluation.paired_tests import pair_by_key, paired_test
 from satl.experiments.results import Estimate, Results, read_results
 
 QUALITY = ("pseudo_precision_micro", "pseudo_recall_micro")

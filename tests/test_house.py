@@ -49,7 +49,7 @@ SAME_MODULES = {
 }
 """Names that several modules share because they mean the same."""
 
-TEMPORARY_MODULES = frozenset({"reading"})
+TEMPORARY_MODULES = frozenset()
 SAME_CLASSES: dict[str, str] = {}
 """Names that several public classes share because they mean the same."""
 TEMPORARY_CLASSES: frozenset[str] = frozenset()
@@ -69,7 +69,6 @@ TEMPORARY_WORDS = frozenset(
     {
         "satl.recipes",
         "satl.runs.data",
-        "satl.runs.reading",
         "satl.runs.run_folder",
         "satl.training.saving",
         "satl.training.trainer",

@@ -1,4 +1,4 @@
-"""One of several processes that share a batch: its counts, its gradients, its statistics; run by ``test_processes.py``.
+"""One of several processes that share a batch: counts, gradients, statistics; run by ``test_distributed.py``.
 
 Called with rank, number of processes and a folder, which holds the meeting point and takes the results.
 """

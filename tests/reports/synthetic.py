@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from satl.evaluation.pseudo import pseudo_label_table
+from satl.evaluation.pseudo_quality import pseudo_label_table
 from satl.experiments.results import Results
 from satl.inference.run_record import MethodRecord, RunRecord, write_record
 

@@ -7,7 +7,7 @@ import pytest
 
 from reports.synthetic import write_run
 from satl.errors import RunError
-from satl.evaluation.pseudo import pseudo_label_table
+from satl.evaluation.pseudo_quality import pseudo_label_table
 from satl.experiments.finished_runs import find_runs
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run

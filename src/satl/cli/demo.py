@@ -30,11 +30,11 @@ def demo(
     """Train three methods on drawn scenes with 90 % of the labels hidden, compare them, write a report."""
     from rich.console import Console
 
-    from satl.cli.progress import RichDisplay, parts
+    from satl.cli.progress import RichDisplay, bar_for_each_part
     from satl.demo.demo_run import run_demo
 
     messages = Console(stderr=True, highlight=False)
-    with parts(messages) as progress:
+    with bar_for_each_part(messages) as progress:
         result = run_demo(
             out,
             seed,

@@ -35,10 +35,10 @@ def loading(title: str, quiet: bool = False) -> Iterator[Callable[[int, int], No
 
 
 @contextmanager
-def parts(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+def bar_for_each_part(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """Yield a callback ``(title, done, total)`` that draws a bar for each part of a job, and none between them.
 
-    >>> with parts(Console(quiet=True)) as show:
+    >>> with bar_for_each_part(Console(quiet=True)) as show:
     ...     show("drawing", 1, 2)
     ...     show("drawing", 2, 2)
     """

@@ -18,7 +18,7 @@ from satl.completion.statistics.label_errors import LabelErrors, find_label_erro
 from satl.completion.statistics.label_plan import LabelPlan, plan_labels
 from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift, precision_at_prevalence
 from satl.completion.statistics.threshold_counts import ThresholdCounts
-from satl.evaluation.bounds import (
+from satl.evaluation.confidence_bounds import (
     clopper_pearson_interval,
     clopper_pearson_lower,
     clopper_pearson_upper,

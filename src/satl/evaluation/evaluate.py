@@ -14,7 +14,7 @@ import numpy.typing as npt
 from satl.checks.array_checks import as_labels, as_scores
 from satl.errors import ArrayError
 from satl.evaluation.average_precision import average_precision_pair
-from satl.evaluation.counts import CountMetrics, count_metrics
+from satl.evaluation.precision_recall import CountMetrics, count_metrics
 from satl.evaluation.undefined import finite_or_none, mean_of_defined
 
 

@@ -84,12 +84,12 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
         raise ImageError(f"{name} is truncated or damaged ({_one_line(error)})", remedy=remedy) from None
 
 
-def refusal(data: bytes) -> str | None:
+def unsupported_reason(data: bytes) -> str | None:
     """Return why :func:`decode_image` refuses files of this kind, from the header alone, or None if it does not.
 
     >>> stream = io.BytesIO()
     >>> Image.new("F", (4, 4)).save(stream, "TIFF")
-    >>> refusal(stream.getvalue())
+    >>> unsupported_reason(stream.getvalue())
     'has floating-point pixels, whose white is not stated, save it with 8 or 16 bits'
     """
     try:

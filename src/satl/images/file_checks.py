@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import Argument, ImageError
-from satl.images.decode import refusal
+from satl.images.decode import unsupported_reason
 from satl.images.source import FileFinder
 from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
 from satl.labels.cells import NameIndex
@@ -132,7 +132,7 @@ def _check_file(path: Path) -> Verdict:
         return None, error.strerror or str(error)
     if not data:
         return None, "empty file"
-    reason = refusal(data)
+    reason = unsupported_reason(data)
     if reason is not None:
         return None, reason
     try:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import yaml
 
 from satl.errors import RunError, Sentence, Task
-from satl.evaluation.pseudo import UNION, PseudoLabelQuality, pseudo_label_table
+from satl.evaluation.pseudo_quality import UNION, PseudoLabelQuality, pseudo_label_table
 from satl.files import atomic_path
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from satl.checks.array_checks import BoolMatrix, LabelMatrix, as_labels
 from satl.errors import ArrayError, RunError, SatlError
-from satl.evaluation.bounds import FloatArray, labels_needed
+from satl.evaluation.confidence_bounds import FloatArray, labels_needed
 from satl.files import atomic_path
 
 # Never less of a class than this is held out, where anything is, and never more.

@@ -117,7 +117,7 @@ def inspect_table(table: LabelTable | TableFile, files: FileReport | None = None
     >>> report.positive_only, report.unlabelled, report.classes[1].problems[0]
     (True, ('b',), 'nothing known: the threshold stays at 1 and no pseudo-label is made')
     """
-    from satl.evaluation.bounds import (
+    from satl.evaluation.confidence_bounds import (
         clopper_pearson_lower,  # here, because SciPy takes half a second to load
     )
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from satl.distributed import sum_across
-from satl.evaluation.pseudo import PseudoLabelQuality
+from satl.evaluation.pseudo_quality import PseudoLabelQuality
 from satl.methods import StepResult
 
 UNION = "union"

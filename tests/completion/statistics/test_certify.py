@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reference import completion as reference
 from satl.completion import Reason, certify
 from satl.errors import SatlError
-from satl.evaluation.bounds import clopper_pearson_lower, labels_needed
+from satl.evaluation.confidence_bounds import clopper_pearson_lower, labels_needed
 
 
 def table(seed, known=(200, 300), unknown=400, classes=3, separation=3.0, prevalence=0.4, decimals=None):

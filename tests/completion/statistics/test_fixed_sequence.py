@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from reference import completion as reference
 from satl.completion.statistics import fixed_sequence
 from satl.completion.statistics.fixed_sequence import starting_points, threshold_grid
-from satl.evaluation.bounds import errors_at_most
+from satl.evaluation.confidence_bounds import errors_at_most
 
 
 @given(st.lists(st.sampled_from([-2.0, 0.0, 0.25, 0.5, 1.0, 3.0, np.inf, -np.inf]), max_size=60))

@@ -8,7 +8,7 @@ import pytest
 from satl.completion import certify, plan_labels
 from satl.completion.statistics.labels_needed import cells_required
 from satl.errors import SatlError
-from satl.evaluation.bounds import errors_at_most
+from satl.evaluation.confidence_bounds import errors_at_most
 
 
 def case(seed=0, rows=3000, classes=4, known=(60, 100, 600, 0), separation=4.0, prevalence=0.3):

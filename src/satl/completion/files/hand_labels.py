@@ -13,7 +13,7 @@ import numpy.typing as npt
 from satl.completion.statistics.audit import AuditSample, draw_audit
 from satl.completion.statistics.label_plan import LabelPlan
 from satl.errors import Sentence, TableError, Task, nearest
-from satl.evaluation.bounds import FloatArray, IntArray
+from satl.evaluation.confidence_bounds import FloatArray, IntArray
 from satl.files import atomic_path
 from satl.labels import LabelTable
 from satl.labels.io.wide import other_separator

@@ -14,7 +14,7 @@ from satl.completion.statistics.certify import Family, Transfer, certify
 from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix, class_cells
 from satl.completion.statistics.label_errors import LabelErrors, find_label_errors
 from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift
-from satl.evaluation.bounds import BoolArray, FloatArray
+from satl.evaluation.confidence_bounds import BoolArray, FloatArray
 
 # More suspected errors than a person would ever look through; the most suspicious come first.
 MOST_LABEL_ERRORS = 10_000

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from satl.completion.statistics.class_cells import class_names
 from satl.errors import ArrayError, SatlError, nearest
-from satl.evaluation.bounds import (
+from satl.evaluation.confidence_bounds import (
     FloatArray,
     IntArray,
     finite_population_lower,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from satl.completion.statistics.class_cells import LabelMatrix, as_cells, class_names
 from satl.completion.statistics.labels_needed import LabelsNeeded
 from satl.completion.statistics.threshold_counts import ThresholdCounts
-from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
+from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
 from satl.evaluation.undefined import finite_or_none
 
 # Rows of a large table that are decided at a time.

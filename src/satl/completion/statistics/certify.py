@@ -15,7 +15,7 @@ from satl.completion.statistics.labels_needed import error_rates, estimate_label
 from satl.completion.statistics.prevalence import prevalence_bounds, target_at_prevalence
 from satl.completion.statistics.threshold_counts import ThresholdCounts, count_at_thresholds
 from satl.errors import SatlError, nearest
-from satl.evaluation.bounds import (
+from satl.evaluation.confidence_bounds import (
     BoolArray,
     FloatArray,
     IntArray,

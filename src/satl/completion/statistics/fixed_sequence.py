@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.evaluation.bounds import (
+from satl.evaluation.confidence_bounds import (
     ROUNDING,
     BoolArray,
     FloatArray,
@@ -135,13 +135,13 @@ def passing_thresholds(
     Args:
         cells: (C, M) tested cells accepted at each grid point; they never become fewer along a row, but points
             after the end of a shorter grid have none.
-        p_values: (C, M) from :func:`satl.evaluation.bounds.errors_at_most` with the target.
+        p_values: (C, M) from :func:`satl.evaluation.confidence_bounds.errors_at_most` with the target.
         counts, levels: (C, S) from :func:`starting_points`.
 
     Returns:
         (C, M) booleans.
 
-    >>> from satl.evaluation.bounds import errors_at_most
+    >>> from satl.evaluation.confidence_bounds import errors_at_most
     >>> cells = np.array([[10, 59, 70, 90, 95]])
     >>> p_values = errors_at_most([[0, 0, 0, 1, 1]], cells, 0.95)
     >>> passing_thresholds(cells, p_values, np.array([[59.0]]), np.array([[0.05]]))

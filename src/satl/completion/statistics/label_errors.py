@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from satl.completion.statistics.class_cells import as_cells
 from satl.errors import SatlError
-from satl.evaluation.bounds import FloatArray, IntArray
+from satl.evaluation.confidence_bounds import FloatArray, IntArray
 
 # Neighbours by score whose labels say how likely a label is, and the cells a class needs for that.
 _NEIGHBOURS = 40

@@ -13,7 +13,7 @@ from satl.completion.statistics.class_cells import LabelMatrix, as_cells, class_
 from satl.completion.statistics.labels_needed import estimate_labels_needed
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.errors import ArrayError, SatlError
-from satl.evaluation.bounds import FloatArray, IntArray
+from satl.evaluation.confidence_bounds import FloatArray, IntArray
 from satl.evaluation.undefined import finite_or_none
 
 # Directions without any tested cell of their value come first, then those with too few, then those whose

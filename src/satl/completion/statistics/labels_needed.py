@@ -9,7 +9,7 @@ from scipy.special import gammaincinv
 
 from satl.completion.statistics.fixed_sequence import FIRST_SHARE
 from satl.completion.statistics.threshold_counts import ThresholdCounts
-from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, labels_needed_at
+from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, labels_needed_at
 
 # Numbers of errors to plan for: all small ones, then in steps of a tenth, up to some 100,000 labels.
 _ERRORS = np.unique(np.floor(np.concatenate((np.arange(20), 20 * 1.1 ** np.arange(60)))))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, ndtri, xlogy
 
-from satl.evaluation.bounds import FloatArray
+from satl.evaluation.confidence_bounds import FloatArray
 
 # Half the width of the searched interval on the logit scale: prevalences from 1e-7 to 1 - 1e-7.
 _LOGIT_RANGE = 16.0

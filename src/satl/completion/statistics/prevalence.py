@@ -8,7 +8,7 @@ import numpy.typing as npt
 from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.statistics.mixture import prevalence_interval
 from satl.completion.statistics.score_bins import bin_scores
-from satl.evaluation.bounds import BoolArray, FloatArray
+from satl.evaluation.confidence_bounds import BoolArray, FloatArray
 
 
 def target_at_prevalence(

@@ -15,7 +15,7 @@ from satl.completion.statistics.class_cells import (
     LabelMatrix,
     class_cells,
 )
-from satl.evaluation.bounds import BoolArray, FloatArray, IntArray
+from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray
 
 # Fewer cells than these cannot tell two distributions apart, so nothing is said about such a class.
 ENOUGH_KNOWN = 20

@@ -15,7 +15,7 @@ from satl.completion.statistics.mixture import Mixture, fit_mixture, prevalence_
 from satl.completion.statistics.score_bins import BinnedScores, bin_scores
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.errors import SatlError
-from satl.evaluation.bounds import (
+from satl.evaluation.confidence_bounds import (
     FloatArray,
     IntArray,
     clopper_pearson_interval,

@@ -17,7 +17,7 @@ from satl.completion.statistics.class_cells import (
     class_cells,
 )
 from satl.completion.statistics.fixed_sequence import threshold_grid
-from satl.evaluation.bounds import BoolArray, FloatArray, IntArray, conformal_rank
+from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, conformal_rank
 from satl.labels.table import ABSENT, PRESENT
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from satl.completion.files.hand_labels import PlanAnswers, read_answers
 from satl.completion.statistics.class_cells import BoolMatrix, LabelMatrix
 from satl.errors import TableError
-from satl.evaluation.bounds import FloatArray
+from satl.evaluation.confidence_bounds import FloatArray
 from satl.labels import LabelTable, TableFile
 from satl.labels.decisions import Decisions, apply_decisions
 from satl.scores.score_table import FloatMatrix

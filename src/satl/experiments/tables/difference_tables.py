@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
 
-from satl.evaluation.paired import PairedTest, holm, pair_by_key, paired_test
+from satl.evaluation.paired_tests import PairedTest, holm, pair_by_key, paired_test
 from satl.experiments.grid import Grid, Sweep
 from satl.experiments.paper_numbers import WITH_SATL, Paper
 from satl.experiments.tables.number_text import (

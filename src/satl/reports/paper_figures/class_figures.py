@@ -12,7 +12,7 @@ import numpy.typing as npt
 from satl.drawing import style
 from satl.drawing.figure_layout import WIDTH, add_heading, dot_handle, fitted, patch_handle, start_figure
 from satl.drawing.style import method_style, styled
-from satl.evaluation.pseudo import UNION
+from satl.evaluation.pseudo_quality import UNION
 from satl.experiments.finished_runs import FinishedRun, RunGroup
 from satl.experiments.results import Estimate
 from satl.reports.paper_figures.common import TRUTH, Missing, error_bars, known, pair, seeds, union_note

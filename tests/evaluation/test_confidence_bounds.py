@@ -19,8 +19,8 @@ from satl.completion import (
     labels_needed,
 )
 from satl.errors import SatlError
-from satl.evaluation import bounds
-from satl.evaluation.bounds import errors_at_most, labels_needed_at
+from satl.evaluation import confidence_bounds
+from satl.evaluation.confidence_bounds import errors_at_most, labels_needed_at
 
 
 @settings(max_examples=40)
@@ -107,7 +107,7 @@ def test_sets_are_worked_through_in_parts(monkeypatch):
     drawn = random.integers(0, size + 1)
     correct = random.integers(0, drawn + 1)
     whole = finite_population_lower(correct, drawn, size)
-    monkeypatch.setattr(bounds, "_TABLE", 500)
+    monkeypatch.setattr(confidence_bounds, "_TABLE", 500)
     np.testing.assert_array_equal(finite_population_lower(correct, drawn, size), whole)
 
 

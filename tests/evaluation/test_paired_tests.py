@@ -10,7 +10,7 @@ from scipy import stats
 from reference import metrics as reference
 from satl.errors import SatlError
 from satl.evaluation import paired_test
-from satl.evaluation.paired import holm, pair_by_key
+from satl.evaluation.paired_tests import holm, pair_by_key
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 30, 80])

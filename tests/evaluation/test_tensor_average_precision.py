@@ -9,7 +9,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 from satl.errors import ArrayError
 from satl.evaluation import average_precision, average_precision_pair
-from satl.evaluation.tensors import average_precision_pair_tensor, average_precision_tensor
+from satl.evaluation.tensor_average_precision import average_precision_pair_tensor, average_precision_tensor
 
 
 @pytest.mark.parametrize("interpolated", [True, False])
