@@ -52,7 +52,7 @@ VARIANTS: dict[str, tuple[str, tuple[str, ...]]] = {
 def use_plain_network() -> None:
     """Build the published network, written plainly, wherever satl would build its own; same weights, same seed."""
     from plain_sst import PlainSST
-    from satl.methods.declaration import NETWORKS
+    from satl.methods.method_parts import NETWORKS
     from satl.models import NetworkOutput, SemanticTransferNetwork
 
     class PlainTransfer(PlainSST):
@@ -64,10 +64,10 @@ def use_plain_network() -> None:
 
     part = NETWORKS["transfer"]
 
-    def build(setting: Any) -> PlainTransfer:
-        own = part.build(setting)
+    def build(context: Any, parameters: Any) -> PlainTransfer:
+        own = part.build(context, parameters)
         assert isinstance(own, SemanticTransferNetwork)
-        model = setting.model
+        model = context.model
         sizes = ("feature_dim", "attention_dim", "pair_dim", "pair_hidden", "steps")
         plain = PlainTransfer(
             own.num_classes,

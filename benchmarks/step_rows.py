@@ -234,10 +234,11 @@ def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = N
 
 def product(shape: Shape, *settings: str) -> Step:
     """satl's step of stage 2, as its trainer runs it."""
+    from satl.methods import StepInputs
     from satl.methods.mixing import draw_shares
     from satl.training.averaging import MovingAverage
     from satl.training.build import build_augment, build_learner, build_step, place
-    from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs
+    from satl.training.cuda_graph import STEPS_BEFORE_CAPTURE
     from satl.training.tally import EpochTally
 
     torch.manual_seed(0)
@@ -271,8 +272,7 @@ def product(shape: Shape, *settings: str) -> Step:
         if learner.method.needs("noise"):
             noise = torch.rand(pairs, generator=generator, device=device)
         shares = draw_shares(shape.batch, generator) if learner.mixes(2) else None
-        inputs = StepInputs(pixels, labels, indices, ramp, noise, clean, shares=shares)
-        step(inputs, stage=2, observe=True)
+        step(StepInputs(pixels, labels, indices, 2, True, ramp, noise, clean, shares=shares))
 
     return run
 

@@ -18,7 +18,7 @@ import typer
 
 SOURCE = Path(__file__).parents[1] / "src" / "satl"
 ORDER = (
-    *("errors", "files", "distributed", "checks"),
+    *("errors", "files", "distributed", "checks", "sections"),
     *("evaluation", "labels", "scores", "images", "scenes"),
     *("models", "scoring", "thresholds", "losses", "functional", "methods"),
     *("recipes", "runs", "training", "inference"),
@@ -30,11 +30,7 @@ LONGEST_MODULE = 460
 FACADES = frozenset({"satl", "satl.__main__"})
 """Stand above all rooms: the public names, and what ``python -m satl`` runs."""
 
-TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("satl.methods.networks", "runs"),
-    }
-)
+TEMPORARY_IMPORTS: frozenset[tuple[str, str]] = frozenset({})
 """(importing module, imported room) that still go to the right."""
 
 SAME_MODULES = {

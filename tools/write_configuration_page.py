@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -16,9 +15,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from satl.methods import METHODS, Method, Parameters
-from satl.methods.declaration import GENERATORS, NETWORKS, RULES, TERMS
-from satl.runs.config import DataConfig, ImagesConfig, ModelConfig, ScenesConfig, Section, TrainingConfig
+from satl.methods import METHODS, Method
+from satl.methods.method_parts import GENERATORS, LOSSES, NETWORKS, RULES
+from satl.methods.parameters import TeacherParameters
+from satl.models.model_config import ModelConfig
+from satl.runs.config import DataConfig, ImagesConfig, ScenesConfig, TrainingConfig, flat_settings
+from satl.sections import Section
 
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
 BEGIN = "<!-- begin: written by tools/write_configuration_page.py -->"
@@ -89,12 +91,8 @@ def _shown(value: Any) -> str:
 
 
 def _table(model: type[BaseModel], prefix: str) -> list[str]:
-    return _rows(model, model.model_fields, prefix)
-
-
-def _rows(model: type[BaseModel], fields: Mapping[str, FieldInfo], prefix: str) -> list[str]:
     lines = ["| key | default | values | meaning |", "| --- | --- | --- | --- |"]
-    for name, field in fields.items():
+    for name, field in model.model_fields.items():
         if field.description is None:
             raise SystemExit(f"{model.__name__}.{name} has no description; give its Field one.")
         cells = (f"`{prefix}.{name}`", _default(field), values(field), field.description)
@@ -110,38 +108,31 @@ def reference() -> str:
     lines += [
         "### method",
         "",
-        "`method.name` chooses the method (default `sst+satl`). For a method that makes pseudo-labels,",
-        "`method.threshold` chooses another threshold rule and `method.generators` some of its generators only,",
-        "such as `[cross]`; the other keys are those of the method's parts.",
+        "`method.name` chooses the method (default `sst+satl`); each of its parts has a section of its own. For a",
+        "method that makes pseudo-labels, `method.thresholds.rule` chooses another threshold rule, and",
+        "`method.generators.NAME: false` leaves a generator out.",
         "",
-        "| method | network | generators | threshold | stage 1 | added in stage 2 | own defaults |",
+        "| method | network | generators | threshold rule | stage 1 | added in stage 2 | own defaults |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [_declaration(method) for method in METHODS.values()]
-    lines += ["", "#### Every method", "", *_table(Parameters, "method"), ""]
-    for kind, registry in (
-        ("Network", NETWORKS),
-        ("Generator", GENERATORS),
-        ("Threshold rule", RULES),
-        ("Loss term", TERMS),
+    lines.append("")
+    for kind, registry, section in (
+        ("Network", NETWORKS, "method.network"),
+        ("Generator", GENERATORS, "method.generators.{}"),
+        ("Threshold rule", RULES, "method.thresholds"),
+        ("Loss", LOSSES, "method.losses.{}"),
     ):
         for name, part in registry.items():
-            own = {
-                key: field
-                for key, field in part.parameters.model_fields.items()
-                if key not in Parameters.model_fields
-            }
-            if own:
-                summary = (part.parameters.__doc__ or "").splitlines()[0]
-                lines += [
-                    f"#### {kind} `{name}`",
-                    "",
-                    summary,
-                    "",
-                    *_rows(part.parameters, own, "method"),
-                    "",
-                ]
+            if part.parameters.model_fields:
+                lines += _section(f"{kind} `{name}`", part.parameters, section.format(name))
+    lines += _section("Teacher", TeacherParameters, "method.teacher")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(title: str, model: type[BaseModel], prefix: str) -> list[str]:
+    summary = (model.__doc__ or "").splitlines()[0]
+    return [f"#### {title}", "", summary, "", *_table(model, prefix), ""]
 
 
 def _declaration(method: Method) -> str:
@@ -152,10 +143,10 @@ def _declaration(method: Method) -> str:
         f"`{method.name}`",
         method.network,
         ", ".join(method.generators) or "-",
-        method.threshold or "-",
+        method.rule or "-",
         ", ".join(method.stage1),
         ", ".join(added + gone) or "-",
-        ", ".join(f"{name} {_shown(value)}" for name, value in method.defaults.items()) or "-",
+        ", ".join(f"{name} {_shown(value)}" for name, value in flat_settings(method.defaults).items()) or "-",
     )
     return "| " + " | ".join(cells) + " |"
 

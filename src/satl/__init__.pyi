@@ -21,6 +21,7 @@ from . import runs as runs
 from . import scenes as scenes
 from . import scores as scores
 from . import scoring as scoring
+from . import sections as sections
 from . import thresholds as thresholds
 from . import training as training
 from .evaluation import evaluate_scores as evaluate_scores

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.scripts import script
 from satl.losses import contrastive_loss, cooccurrence_loss, partial_bce
-from satl.methods import Learner, get_method
+from satl.methods import Learner, StepInputs, configure, get_method
 from satl.models import Backbone, SemanticTransferNetwork
 from satl.models.functional import symmetric_pairs
 from satl.scoring import CrossImageGenerator, Evidence, IntraImageGenerator
@@ -140,7 +140,7 @@ def test_a_whole_step_has_satls_losses_and_gradients(
         learner.remember(evidence)
     terms = plain.plain_losses(peer, images(), labels, threshold=threshold)
     torch.stack(list(terms.values())).sum().backward()
-    result = learner(images(), labels, torch.arange(BATCH), stage=2, ramp=1.0, observe=False)
+    result = learner(StepInputs(images(), labels, torch.arange(BATCH), stage=2, ramp=1.0, observe=False))
     result.loss.backward()
 
     emitted = sum(int((filled != labels).sum()) for filled in result.pseudo.values())
@@ -157,9 +157,8 @@ def test_a_whole_step_has_satls_losses_and_gradients(
 
 
 def _learner(network: SemanticTransferNetwork, threshold: float) -> Learner:
-    method = get_method("sst")
-    parameters = method.parameters(bank_size=BANK, leave_one_out=False)
-    learner = Learner(method, parameters, network, proportion=0.5)
+    as_published = {"intra": {"leave_one_out": False}, "cross": {"leave_one_out": False, "bank_size": BANK}}
+    learner = Learner(*configure(get_method("sst"), {"generators": as_published}), network, proportion=0.5)
     for rule in learner.rules.values():
         rule.value.fill_(threshold)
     return learner

@@ -16,7 +16,7 @@ from benchmarks.scripts import FOLDER, run, script
 from satl.evaluation import average_precision
 from satl.experiments.results import COLUMNS
 from satl.images import Batches, EvalTransform
-from satl.methods.declaration import NETWORKS
+from satl.methods.method_parts import NETWORKS
 from satl.models.backbone import Backbone
 from satl.runs.data import load_data
 from satl.runs.reading import save_config

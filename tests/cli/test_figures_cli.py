@@ -25,7 +25,7 @@ def test_one_line_for_each_figure(satl: Satl, runs: Path) -> None:
     lines = out.splitlines()
     assert [int(re.match(r"figure +(\d+)  ", line)[1]) for line in lines] == [4, 10, 13]  # type: ignore[index]
     assert lines[0].endswith(f": {runs / 'figures' / 'figure-04-ranking.svg'}")
-    assert "not drawn, needs runs that differ in method.rate only" in lines[1]
+    assert "not drawn, needs runs that differ in method.thresholds.rate only" in lines[1]
     written = sorted(path.name for path in (runs / "figures").iterdir())
     assert written == ["figure-04-ranking.svg", "figure-13-loss-curves.svg"]
 

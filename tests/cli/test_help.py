@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from satl import __version__
-from satl.methods import METHODS
-from satl.methods.declaration import RULES
+from satl.methods import METHODS, RULES, configure
+from satl.methods.method import resolved_settings
+from satl.runs.config import flat_settings
 
 COMMANDS = (
     *(
@@ -127,10 +128,10 @@ def test_methods_shows_one_with_its_parts_and_what_can_be_set(
     code, out, err = satl("methods", name)
     assert (code, err) == (0, "")
     assert out.startswith(f"{name}\n{method.summary}\n{method.reference}\n")
-    for part in (method.network, *method.generators, *method.stage1, *method.stage2, method.threshold or "-"):
+    for part in (method.network, *method.generators, *method.stage1, *method.stage2, method.rule or "-"):
         assert part in out
-    for key, field in method.parameters.model_fields.items():
-        assert f"method.{key} = {field.default}  {field.description}" in out
+    for key, value in flat_settings(resolved_settings(method, *configure(method, {}))).items():
+        assert f"\nmethod.{key} = {value}  " in out
 
 
 def test_methods_lists_the_threshold_rules(satl: Callable[..., tuple[int, str, str]]) -> None:
@@ -139,9 +140,9 @@ def test_methods_lists_the_threshold_rules(satl: Callable[..., tuple[int, str, s
     for name, rule in RULES.items():
         assert f"{name}  {rule.summary}" in out
         one = satl("methods", "--rules", name)[1]
-        for key, field in rule.own_fields.items():
-            assert f"    method.{key} = {field.default}  {field.description}" in one
-            assert f"method.{key} = " in out
+        for key, field in rule.parameters.model_fields.items():
+            assert f"    method.thresholds.{key} = {field.default}  {field.description}" in one
+            assert f"method.thresholds.{key} = " in out
 
 
 def test_methods_answers_a_wrong_name_with_the_nearest(satl: Callable[..., tuple[int, str, str]]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from satl.inference.recogniser import Recogniser
-from satl.methods.declaration import RULES
+from satl.methods.method_parts import RULES
 from satl.runs.data import load_data
 from satl.thresholds import FixedThreshold, MetricThreshold, SemanticAwareThreshold
 from satl.thresholds.application import apply_rule
@@ -73,7 +73,7 @@ def test_npz_and_tables_give_what_the_rule_gives(
         data["truth"],
     )
     scores, labels, truth = tables
-    options = ("--rule", "mat", "--set", "metric_beta=0.5")
+    options = ("--rule", "mat", "--set", "beta=0.5")
     for source in (
         ("--scores", npz),
         ("--scores", scores, "--labels", labels, "--truth", truth),
@@ -122,7 +122,7 @@ def test_updates_and_parameters(satl: Satl, npz: Path, data: dict[str, np.ndarra
         return [row.threshold for row in apply_rule(rule, scores, data["labels"], CLASSES, updates=updates)]
 
     assert found() == wanted(0.3, None) == found("--set", "rate=0.1")
-    assert found("--set", "method.rate=0.3", "--updates", 2) == wanted(0.3, 2)
+    assert found("--set", "method.thresholds.rate=0.3", "--updates", 2) == wanted(0.3, 2)
     share = float((data["labels"] != 0).mean())
     assert found("--updates", 1) == pytest.approx(wanted(0.3 + (share - 0.2) * 2 / 3, 1), abs=1e-6)
 
@@ -165,14 +165,14 @@ def test_many_silent_classes_are_not_all_named(satl: Satl, tmp_path: Path) -> No
         (("--rule", "matt"), ("--rule matt", "did you mean 'mat'")),
         (("--rule", "zzz"), ("known: linear, semantic",)),
         (
-            ("--rule", "mat", "--set", "metric_bet=2"),
-            ("no parameter 'metric_bet'", "did you mean 'metric_beta'"),
+            ("--rule", "mat", "--set", "bta=2"),
+            ("no parameter 'bta'", "did you mean 'beta'"),
         ),
-        (("--rule", "mat", "--set", "zzz=2"), ("no parameter 'zzz'", "it has: bins, min_count, metric_beta")),
-        (("--rule", "mat", "--set", "metric_beta"), ("--set metric_beta", "name=value")),
-        (("--rule", "mat", "--set", "metric_beta=-1"), ("--set metric_beta=-1", "greater than 0")),
-        (("--rule", "mat", "--set", "metric_beta=[1,"), ("cannot be read", "plain number")),
-        (("--rule", "flexmatch", "--set", "confidence=0.3"), ("threshold_floor", "not be above confidence")),
+        (("--rule", "mat", "--set", "zzz=2"), ("no parameter 'zzz'", "it has: bins, min_count, beta")),
+        (("--rule", "mat", "--set", "beta"), ("--set beta", "name=value")),
+        (("--rule", "mat", "--set", "beta=-1"), ("--set beta=-1", "greater than 0")),
+        (("--rule", "mat", "--set", "beta=[1,"), ("cannot be read", "plain number")),
+        (("--rule", "flexmatch", "--set", "confidence=0.3"), ("floor", "not be above confidence")),
         (("--rule", "large-loss"), ("grows with every update", "--updates")),
         (("--rule", "learned", "--updates", "3"), ("moved by training", "leave the option out")),
         (("--rule", "mat", "-o", "t.xlsx"), ("--out t.xlsx", ".csv")),

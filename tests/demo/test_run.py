@@ -24,7 +24,7 @@ TINY = (
     "model.pair_hidden=4",
     "model.embedding_dim=4",
     "training={epochs: 2, stage1_epochs: 1, batch_size: 16, lr: 0.001, device: cpu}",
-    "methods.sst={threshold_start: 0.3, threshold_end: 0.2}",
+    "methods.sst.thresholds={start: 0.3, end: 0.2}",
 )
 
 
@@ -40,7 +40,7 @@ def test_every_method_is_a_run_of_the_same_configuration(demo):
     configs = {name: yaml.safe_load((out / name / "config.yaml").read_text()) for name in DEMO_METHODS}
     methods = {name: config.pop("method") for name, config in configs.items()}
     assert [methods[name]["name"] for name in DEMO_METHODS] == list(DEMO_METHODS)
-    assert methods["sst"]["threshold_start"] == 0.3
+    assert methods["sst"]["thresholds"]["start"] == 0.3
     assert configs["ignore"] == configs["sst"] == configs["sst+satl"]
 
 
@@ -149,8 +149,8 @@ def test_the_seed_decides_pictures_mask_and_weights():
     ("override", "message"),
     [
         ("method.name=sst", "methods.NAME.key=value"),
-        ("methods.sts.rate=1", r"did you mean 'sst'\?"),
-        ("methods.sst.threshold_strat=1", "threshold_start"),
+        ("methods.sts.thresholds.rate=1", r"did you mean 'sst'\?"),
+        ("methods.sst.thresholds.strat=1", "did you mean 'start'"),
         ("data.scenes=null", "needs its scenes"),
         ("data.proportion=0", "data.proportion"),
         ("training.epochz=1", "did you mean 'epochs'"),

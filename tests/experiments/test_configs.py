@@ -24,22 +24,22 @@ def configs_of(folder: Path = Path(), **changes: object) -> dict[str, RunConfig]
 
 def test_every_run_has_its_method_proportion_seed_and_settings():
     configs = configs_of(
-        method_settings={"sst*": ["method.contrast_weight=0.005"], "sst": ["training.epochs=4"]},
-        sweeps=[{"key": "method.rate", "values": [0.3], "methods": ["sst+satl"], "seeds": [1]}],
+        method_settings={"sst*": ["method.losses.contrast.weight=0.005"], "sst": ["training.epochs=4"]},
+        sweeps=[{"key": "method.thresholds.rate", "values": [0.3], "methods": ["sst+satl"], "seeds": [1]}],
     )
     sst, satl = configs["sst-p30-s1"], configs["sst+satl-p30-s1-rate=0.3"]
     assert (sst.method.name, sst.data.proportion, sst.training.seed) == ("sst", 0.3, 1)
     assert (sst.training.epochs, configs["ignore-p30-s1"].training.epochs) == (4, 3)
-    assert sst.method.model_extra == {"contrast_weight": 0.005}
-    assert satl.method.model_extra == {"contrast_weight": 0.005, "rate": 0.3}
+    assert sst.method.losses["contrast"] == satl.method.losses["contrast"] == {"weight": 0.005}
+    assert satl.method.thresholds["rate"] == 0.3
     # The pictures are the same whatever the seed; only mask, weights and order follow it.
     assert configs["sst-p30-s0"].data.scenes == sst.data.scenes
 
 
 def test_parameters_of_the_base_belong_to_its_own_method():
-    configs = configs_of(base={**BASE, "method": {"name": "sst", "threshold_end": 0.5}})
-    assert configs["sst-p30-s0"].method.model_extra == {"threshold_end": 0.5}
-    assert configs["ignore-p30-s0"].method.model_extra == {}
+    configs = configs_of(base={**BASE, "method": {"name": "sst", "thresholds": {"end": 0.5}}})
+    assert configs["sst-p30-s0"].method.thresholds["end"] == 0.5
+    assert configs["ignore-p30-s0"].method.thresholds == {}
 
 
 def test_a_base_may_be_a_file_or_a_file_for_each_method(tmp_path):
@@ -120,8 +120,8 @@ def test_a_resolved_grid_stands_alone(tmp_path):
             r"grid\.yaml, run ignore-p30-s0: there is no key 'training\.epochz' \(did you mean 'epochs'\?\)",
         ),
         (
-            {"variants": [{"name": "x", "set": ["method.rate=0.1"], "methods": ["sst"]}]},
-            r"run sst-p30-s0-x: there is no key 'method\.rate'",
+            {"variants": [{"name": "x", "set": ["method.thresholds.rate=0.1"], "methods": ["sst"]}]},
+            r"run sst-p30-s0-x: method\.thresholds: there is no key 'rate'",
         ),
         (
             {"sweeps": [{"key": "training.lr", "values": [0.1, -1]}]},

@@ -32,22 +32,22 @@ def test_variants_and_sweeps_follow_with_their_own_limits():
         variants=[{"name": "hot", "set": ["training.lr=0.1"], "methods": ["ignore"], "seeds": [1]}],
         sweeps=[
             {
-                "key": "method.rate",
+                "key": "method.thresholds.rate",
                 "values": [0.1, 0.5],
                 "methods": ["sst+sate"],
                 "proportions": [0.2],
                 "seeds": [0],
-                "set": ["method.bins=64"],
+                "set": ["method.thresholds.bins=64"],
             }
         ],
-        method_settings={"sst*": ["method.contrast_weight=0"], "*": ["training.epochs=2"]},
+        method_settings={"sst*": ["method.losses.contrast.weight=0"], "*": ["training.epochs=2"]},
     )
     extra = grid.runs()[4:]
     assert names(extra) == ["ignore-p30-s1-hot", "sst+sate-p20-s0-rate=0.1", "sst+sate-p20-s0-rate=0.5"]
     assert extra[0].settings == {"training.lr": 0.1}
     assert extra[0].common == ("training.epochs=2",)
-    assert extra[2].settings == {"method.bins": 64, "method.rate": 0.5}
-    assert extra[2].common == ("method.contrast_weight=0", "training.epochs=2")
+    assert extra[2].settings == {"method.thresholds.bins": 64, "method.thresholds.rate": 0.5}
+    assert extra[2].common == ("method.losses.contrast.weight=0", "training.epochs=2")
     assert grid.all_methods == ("ignore", "sst", "sst+sate")
 
 
@@ -58,7 +58,7 @@ def test_a_sweep_value_survives_its_way_through_a_setting(value):
 
 
 def test_a_written_grid_reads_back_the_same(tmp_path):
-    grid = grid_of(sweeps=[{"key": "method.rate", "values": [0.1]}], methods=["sst+satl"])
+    grid = grid_of(sweeps=[{"key": "method.thresholds.rate", "values": [0.1]}], methods=["sst+satl"])
     path = tmp_path / "grid.yaml"
     path.write_text(yaml.safe_dump(grid.model_dump(mode="json")))
     assert read_grid(path) == grid

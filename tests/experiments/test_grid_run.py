@@ -38,7 +38,7 @@ def test_a_run_notes_whether_it_has_word_vectors():
 
 
 def test_a_run_cut_off_anywhere_ends_like_one_left_alone(tmp_path):
-    config = config_of("method.name=sst+satl", "method.rate=0.5")
+    config = config_of("method.name=sst+satl", "method.thresholds.rate=0.5")
     data = load_data(config)
     alone, cut = tmp_path / "alone", tmp_path / "cut"
     train_and_test(config, alone, data)
@@ -65,7 +65,7 @@ def test_a_trained_run_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypat
 
 
 def test_both_models_are_tested_and_the_last_is_the_average_of_weights(tmp_path):
-    config = config_of("method.name=sst", "training.ema=0.9", "method.threshold_end=0.2")
+    config = config_of("method.name=sst", "training.ema=0.9", "method.thresholds.end=0.2")
     data = load_data(config)
     result = train_and_test(config, tmp_path / "run", data, jobs=2)
     assert (result["split"], result["jobs"], result["device"]) == ("test", 2, "cpu")

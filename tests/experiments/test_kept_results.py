@@ -14,7 +14,7 @@ from programs import ROOT, load_program
 from satl.experiments.results import read_results
 
 Kept = Callable[..., tuple[object, str, str]]
-RATE = {"key": "method.rate", "values": [0.1, 0.3], "methods": ["sst"], "seeds": [0]}
+RATE = {"key": "method.thresholds.rate", "values": [0.1, 0.3], "methods": ["sst"], "seeds": [0]}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_what_is_missing_gets_less(kept: Kept, grid: Path, tmp_path: Path) -> No
     assert "2 new runs, 1 replaced" in kept("add", folder, grid)[1]
     assert kept("missing", grid)[1] == "--only=nothing-is-missing\n"
     found = read_results(tmp_path / "results" / "some.csv")
-    assert found.columns[-1] == "method.rate"
+    assert found.columns[-1] == "method.thresholds.rate"
     assert [(one["run"], one["mAP"]) for one in found.rows if one["model"] == "last"] == list(
         zip(grid_runs, (32.0, 31.0, 40.0, 41.0), strict=True)
     )

@@ -65,8 +65,8 @@ def test_the_note_on_table_3_is_true():
 
 
 def test_prose_and_notes():
-    assert paper().prose_of_setting("method.negative_quantile")[0].count("99.7") == 1
-    assert len(paper().prose_of_setting("method.rate")) == 1
+    assert paper().prose_of_setting("method.thresholds.negative_quantile")[0].count("99.7") == 1
+    assert len(paper().prose_of_setting("method.thresholds.rate")) == 1
     assert paper().prose_of_setting("training.lr") == ()
     assert "4 on VG-200" in paper().prose("time")
     assert len(paper().notes("table1")) == 2

@@ -21,7 +21,7 @@ def gathered(tmp_path):
         methods=["ignore", "sst"],
         seeds=[0],
         sweeps=[
-            {"key": "method.rate", "values": [0.1], "methods": ["sst+sate"]},
+            {"key": "method.thresholds.rate", "values": [0.1], "methods": ["sst+sate"]},
             {"key": "training.schedule", "values": ["cosine"], "methods": ["ignore"]},
         ],
     )
@@ -49,7 +49,7 @@ def gathered(tmp_path):
 def test_a_row_for_each_run_and_model_in_per_cent(gathered):
     folder, _ = gathered
     table = pq.read_table(folder.parquet)
-    assert tuple(table.column_names) == (*COLUMNS, "method.rate", "training.schedule")
+    assert tuple(table.column_names) == (*COLUMNS, "method.thresholds.rate", "training.schedule")
     rows = table.to_pylist()
     assert [(r["run"], r["model"], r["status"]) for r in rows[:4]] == [
         ("ignore-p30-s0", "last", "done"),
@@ -69,7 +69,11 @@ def test_a_row_for_each_run_and_model_in_per_cent(gathered):
     assert best["pseudo_recall"] is None
     assert (failed["mAP"], failed["error"], failed["backbone"]) == (None, "no memory", "satl_tiny")
     rate, schedule = rows[5], rows[7]
-    assert (rate["variant"], rate["method.rate"], rate["training.schedule"]) == ("rate=0.1", 0.1, None)
+    assert (rate["variant"], rate["method.thresholds.rate"], rate["training.schedule"]) == (
+        "rate=0.1",
+        0.1,
+        None,
+    )
     assert (rate["pseudo_precision"], rate["pseudo_recall"]) == (None, 25.0)
     assert (rate["pseudo_precision_micro"], rate["pseudo_recall_micro"]) == (75.0, 50.0)
     assert schedule["training.schedule"] == "cosine"
@@ -81,7 +85,7 @@ def test_the_csv_says_the_same(gathered):
         rows = list(csv.DictReader(file))
     assert len(rows) == 8
     assert float(rows[1]["mAP"]) == 50.0
-    assert (rows[2]["mAP"], rows[2]["status"], rows[4]["method.rate"]) == ("", "failed", "0.1")
+    assert (rows[2]["mAP"], rows[2]["status"], rows[4]["method.thresholds.rate"]) == ("", "failed", "0.1")
 
 
 def test_a_run_that_did_not_run_has_no_row_and_no_value(gathered):
@@ -117,7 +121,7 @@ def test_results_are_read_back_as_they_were(gathered, tmp_path):
     folder, results = gathered
     again = read_results(folder.path)
     assert again.columns == results.columns
-    settings = ("method.rate", "training.schedule")
+    settings = ("method.thresholds.rate", "training.schedule")
     for mine, read in zip(results.rows, again.rows, strict=True):
         assert {name: read[name] for name in COLUMNS} == {
             name: "" if name in ("split", "device") and mine[name] is None else mine[name] for name in COLUMNS

@@ -248,7 +248,7 @@ def test_the_ablation_has_four_rows_a_base_and_dashes_for_what_is_not_run():
 
 def test_a_sweep_has_map_and_pseudo_label_quality_by_value():
     sweep = {
-        "key": "method.rate",
+        "key": "method.thresholds.rate",
         "values": [0.1, 0.3],
         "methods": ["sst+sate"],
         "proportions": [0.2],

@@ -47,14 +47,24 @@ def test_all_methods_of_the_paper_give_every_table_and_every_figure(tmp_path):
         methods=[name for name in PAPER_METHODS if name in METHODS],
         proportions=[0.2, 0.5],
         sweeps=[
-            {"key": "method.rate", "values": [0.1, 0.5, 0.9], "methods": ["hst+sate"], **PLACES},
-            {"key": "method.negative_quantile", "values": [0.5, 0.999], "methods": ["sst+sate"], **PLACES},
-            {"key": "method.positive_quantile", "values": [0.1, 0.5], "methods": ["sst+sate"], **PLACES},
+            {"key": "method.thresholds.rate", "values": [0.1, 0.5, 0.9], "methods": ["hst+sate"], **PLACES},
+            {
+                "key": "method.thresholds.negative_quantile",
+                "values": [0.5, 0.999],
+                "methods": ["sst+sate"],
+                **PLACES,
+            },
+            {
+                "key": "method.thresholds.positive_quantile",
+                "values": [0.1, 0.5],
+                "methods": ["sst+sate"],
+                **PLACES,
+            },
         ],
         method_settings={
             # So low that even a network that has learned next to nothing makes pseudo-labels.
-            "sst": ["method.threshold_end=0.3", "method.threshold_start=0.4"],
-            "sst+drl": ["method.threshold_end=0.3", "method.threshold_start=0.4"],
+            "sst": ["method.thresholds.end=0.3", "method.thresholds.start=0.4"],
+            "sst+drl": ["method.thresholds.end=0.3", "method.thresholds.start=0.4"],
         },
     )
     state = run_experiment(grid, tmp_path / "out", jobs=2)

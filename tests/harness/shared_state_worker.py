@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from satl.distributed import gather_across, sum_across, world_size
 from satl.images import ArrayImages, Batches, EvalTransform
-from satl.methods import Learner, get_method
+from satl.methods import Learner, StepInputs, configure, get_method
 from satl.models import SemanticTransferNetwork
 from satl.scoring import CrossImageGenerator, Evidence, PrototypeGenerator
 from satl.thresholds import SemanticAwareThreshold
@@ -105,7 +105,7 @@ def look(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
 def descend(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
     """Train HST, whose thresholds are parameters that stage 1 does not use, for a few steps."""
     method = get_method("hst")
-    learner = Learner(method, method.parameters(), make_network(), proportion=0.5)
+    learner = Learner(*configure(method, {}), make_network(), proportion=0.5)
     model = nn.parallel.DistributedDataParallel(learner) if processes > 1 else learner
     optimiser = torch.optim.SGD(learner.parameters(), lr=0.1, weight_decay=0.5)
     paths: list[Tensor] = []
@@ -116,7 +116,7 @@ def descend(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:
         images = 4 * processes
         shape = (CLASSES, images * (images - 1) // 2)
         noise = torch.rand(shape, generator=torch.Generator().manual_seed(step))
-        result = model(pixels, labels, torch.arange(4), stage=stage, ramp=1.0, observe=True, noise=noise)
+        result = model(StepInputs(pixels, labels, torch.arange(4), stage, observe=True, noise=noise))
         result.loss.backward()
         if stage == 1:
             learner.rules.zero_grad(set_to_none=True)

@@ -13,7 +13,7 @@ from losses.test_losses import MIXES, assert_same, gradient, random_labels
 from reference import losses as reference
 from satl.losses import asymmetric_loss, large_loss, partial_bce, self_paced_loss
 
-VARIANTS = ["rejection", "temporary", "permanent"]
+VARIANTS = ["rejection", "correction"]
 
 
 def filled(labels: Tensor, seed: int) -> Tensor:
@@ -140,7 +140,7 @@ def test_large_loss_equals_the_loops(variant: str, mix: tuple[float, float, floa
 def test_rejected_cells_have_no_gradient_and_corrected_ones_the_opposite() -> None:
     labels, chosen, logits = torch.tensor([[0, 0]]), torch.tensor([[1, 0]]), torch.tensor([[0.4, 0.4]])
     _, rejected = gradient(lambda z: large_loss(z, labels, chosen, "rejection"), logits)
-    _, corrected = gradient(lambda z: large_loss(z, labels, chosen, "temporary"), logits)
+    _, corrected = gradient(lambda z: large_loss(z, labels, chosen, "correction"), logits)
     assert float(rejected[0, 0]) == 0.0
     assert float(corrected[0, 0]) < 0 < float(corrected[0, 1])
     assert rejected[0, 1] == corrected[0, 1]

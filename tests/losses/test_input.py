@@ -39,7 +39,7 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "prototype": prototype_contrast,
     "prototype as published": lambda z, labels: prototype_contrast(z, labels, "reference"),
     "rejection": lambda z, labels: large_loss(z, labels, labels, "rejection"),
-    "temporary": lambda z, labels: large_loss(z, labels, labels, "temporary"),
+    "correction": lambda z, labels: large_loss(z, labels, labels, "correction"),
     "self-paced": lambda z, labels: self_paced_loss(z, labels, labels),
     "cooccurrence": cooccurrence_loss,
     "contrast": lambda z, labels: contrastive_loss(z, labels, NOISE),
@@ -117,7 +117,7 @@ def test_thresholds_are_one_for_each_class_or_a_scalar(shape: tuple[int, ...]) -
 def test_labels_with_pseudo_labels_are_checked_too(wrong: Tensor) -> None:
     logits, labels = values_for("bce"), torch.zeros(IMAGES, CLASSES)
     with pytest.raises(ValueError, match="chosen must"):
-        large_loss(logits, labels, wrong, "temporary")
+        large_loss(logits, labels, wrong, "correction")
     with pytest.raises(ValueError, match="corrected must"):
         self_paced_loss(logits, labels, wrong)
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from satl.evaluation import evaluate_scores
-from satl.methods import Learner
-from satl.methods.learner import StepResult
+from satl.methods import METHODS, Learner, StepInputs, StepResult, configure
+from satl.methods.method import resolved_settings
 from satl.runs.data import load_data
 from satl.training.build import build_learner
 from training.tiny import KillAt, Killed, assert_same_run, metrics, resume, tiny_config, train
@@ -27,6 +27,11 @@ def make_learner(name: str, *settings: str) -> Learner:
     return build_learner(tiny_config(f"method.name={name}", *settings), CLASSES, labels).eval()
 
 
+def default_settings(name: str) -> dict[str, Any]:
+    """The parameters of a method as a configuration would say them."""
+    return resolved_settings(METHODS[name], *configure(METHODS[name], {}))
+
+
 def make_batch(images: int = 16, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """Noise, labels with holes, and the index of each image."""
     noise = torch.Generator().manual_seed(seed)
@@ -38,7 +43,7 @@ def step(learner: Learner, stage: int, batch: tuple[Tensor, Tensor, Tensor]) -> 
     """One forward step and the logits behind it."""
     with torch.no_grad():
         logits = learner.network(batch[0]).logits
-        return learner(*batch, stage=stage, ramp=1.0, observe=True), logits
+        return learner(StepInputs(*batch, stage=stage, ramp=1.0, observe=True)), logits
 
 
 def spread(learner: Learner) -> None:

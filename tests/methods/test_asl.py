@@ -6,23 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from methods.simple import assert_learns, assert_resumes, make_batch, make_learner, spread, step
+from methods.simple import (
+    assert_learns,
+    assert_resumes,
+    default_settings,
+    make_batch,
+    make_learner,
+    spread,
+    step,
+)
 from reference import losses as plain
 from satl.errors import ConfigError
-from satl.methods import METHODS
 from training.tiny import tiny_config
 
 
 def test_published_values_are_the_defaults() -> None:
     given = {"gamma_positive": 0.0, "gamma_negative": 4.0, "margin": 0.05}
-    assert METHODS["asl"].parameters().model_dump() == {"bce_reduction": "known", **given}
+    assert default_settings("asl") == {"losses": {"asymmetric": {"reduction": "known", **given}}}
 
 
 @pytest.mark.parametrize("stage", [1, 2])
 @pytest.mark.parametrize("reduction", ["known", "sample"])
 def test_the_loss_is_the_plain_one(stage: int, reduction: str) -> None:
-    options = ("method.gamma_positive=1", "method.gamma_negative=2", "method.margin=0.1")
-    learner = make_learner("asl", f"method.bce_reduction={reduction}", *options)
+    options = ("gamma_positive=1", "gamma_negative=2", "margin=0.1", f"reduction={reduction}")
+    learner = make_learner("asl", *(f"method.losses.asymmetric.{option}" for option in options))
     spread(learner)
     batch = make_batch()
     batch[1][3] = 0
@@ -35,7 +42,7 @@ def test_the_loss_is_the_plain_one(stage: int, reduction: str) -> None:
 
 def test_it_has_no_threshold_to_choose() -> None:
     with pytest.raises(ConfigError, match="makes no pseudo-labels"):
-        tiny_config("method.name=asl", "method.threshold=mat")
+        tiny_config("method.name=asl", "method.thresholds.rule=mat")
 
 
 def test_it_learns(tmp_path: Path) -> None:

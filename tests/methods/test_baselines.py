@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from cli.conftest import call
 from harness.host_synchronisation import forbid_host_synchronisation
+from methods.simple import default_settings
 from reference import losses as plain_losses
 from satl.errors import ConfigError
 from satl.evaluation import evaluate_scores
 from satl.inference.recogniser import Recogniser
-from satl.methods import METHODS, Learner
+from satl.methods import METHODS, Learner, StepInputs
 from satl.models import (
     KGGRNetwork,
     MLGCNNetwork,
@@ -70,21 +71,22 @@ def test_both_stages_are_the_same_single_loss_without_pseudo_labels(name: str) -
     assert method.stage1 == method.stage2
     assert len(method.stage1) == 1
     assert not method.generators
-    assert method.threshold is None
+    assert method.rule is None
     assert type(make_learner(name).network) is NETWORK_OF[name]
 
 
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("ssgrl", {"tie_gates": False}),
-        ("ml-gcn", {"adjacency_threshold": 0.4, "adjacency_weight": 0.25}),
-        ("kggr", {"zero_gates": False}),
+        ("ssgrl", {"network": {"tie_gates": False}}),
+        ("ml-gcn", {"network": {"adjacency_threshold": 0.4, "adjacency_weight": 0.25}}),
+        ("kggr", {"network": {"zero_gates": False}}),
         ("assume-negative", {}),
     ],
 )
 def test_published_values_are_the_defaults(name: str, given: dict[str, object]) -> None:
-    assert METHODS[name].parameters().model_dump() == {"bce_reduction": "known", **given}
+    losses = {loss: {"reduction": "known"} for loss in METHODS[name].losses}
+    assert default_settings(name) == {**given, "losses": losses}
 
 
 def test_sizes_left_out_are_those_of_each_publication() -> None:
@@ -98,16 +100,20 @@ def test_sizes_left_out_are_those_of_each_publication() -> None:
 
 
 def test_method_parameters_reach_the_network() -> None:
-    assert make_learner("ssgrl", "method.tie_gates=true").network.propagation.reset_state is None
-    weights = make_learner("kggr", "method.zero_gates=true").network.weight_head.propagation
+    assert make_learner("ssgrl", "method.network.tie_gates=true").network.propagation.reset_state is None
+    weights = make_learner("kggr", "method.network.zero_gates=true").network.weight_head.propagation
     assert not any(bool(parameter.any()) for parameter in weights.parameters())
-    loose = make_learner("ml-gcn", "method.adjacency_threshold=0.3", "method.adjacency_weight=0.5").network
+    loose = make_learner(
+        "ml-gcn", "method.network.adjacency_threshold=0.3", "method.network.adjacency_weight=0.5"
+    ).network
     torch.testing.assert_close(loose.graph, convolution_graph(LABELS, 0.3, 0.5))
     assert not torch.equal(loose.graph, make_learner("ml-gcn").network.graph)
     with pytest.raises(ConfigError, match="adjacency_threshold"):
-        tiny_config("method.name=ml-gcn", "method.adjacency_threshold=0")
-    with pytest.raises(ConfigError, match=r"no key 'method\.tie_gates'"):
-        tiny_config("method.name=kggr", "method.tie_gates=true")
+        tiny_config("method.name=ml-gcn", "method.network.adjacency_threshold=0")
+    with pytest.raises(
+        ConfigError, match=r"method\.network: there is no key 'tie_gates' \(did you mean 'zero_gates'"
+    ):
+        tiny_config("method.name=kggr", "method.network.tie_gates=true")
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -153,7 +159,7 @@ def test_assume_negative_counts_unknown_cells_as_negative() -> None:
     labels = torch.tensor([[1, -1, 0], [0, 0, 0], [0, 1, -1]], dtype=torch.int8)
     pixels = torch.randn(3, 3, 32, 32)
     with torch.no_grad():
-        result = learner(pixels, labels, torch.arange(3), stage=1, ramp=1.0, observe=False)
+        result = learner(StepInputs(pixels, labels, torch.arange(3), stage=1, ramp=1.0, observe=False))
         logits = learner.network(pixels).logits
     filled = torch.tensor([[1, -1, -1], [-1, -1, -1], [-1, 1, -1]])
     assert float(result.loss) == pytest.approx(float(plain_losses.partial_bce(logits, filled, "known")))
@@ -167,7 +173,7 @@ def test_a_step_asks_for_nothing_and_every_parameter_learns(name: str, bf16: boo
     learner = make_learner(name, "model.prior_bias=true").train()
     pixels, labels = torch.randn(4, 3, 32, 32), torch.from_numpy(LABELS)
     with forbid_host_synchronisation(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-        result = learner(pixels, labels, torch.arange(4), stage=2, ramp=1.0, observe=True)
+        result = learner(StepInputs(pixels, labels, torch.arange(4), stage=2, ramp=1.0, observe=True))
         result.loss.backward()
         learner.remember(result.evidence)
         learner.update_thresholds()
@@ -182,7 +188,9 @@ def test_a_step_asks_for_nothing_and_every_parameter_learns(name: str, bf16: boo
 def test_a_batch_with_nothing_known_is_harmless(name: str) -> None:
     learner = make_learner(name, labels=np.zeros_like(LABELS)).train()
     labels = torch.zeros(4, 3, dtype=torch.int8)
-    result = learner(torch.randn(4, 3, 32, 32), labels, torch.arange(4), stage=2, ramp=1.0, observe=True)
+    result = learner(
+        StepInputs(torch.randn(4, 3, 32, 32), labels, torch.arange(4), stage=2, ramp=1.0, observe=True)
+    )
     result.loss.backward()
     assert (float(result.loss.detach()) == 0.0) == (name != "assume-negative")
     assert all(bool(parameter.grad.isfinite().all()) for parameter in learner.parameters())
@@ -193,7 +201,9 @@ def test_one_class_is_enough(name: str) -> None:
     config = tiny_config(f"method.name={name}")
     learner = build_learner(config, ("cat",), LABELS[:, :1])
     labels = torch.from_numpy(LABELS[:, :1].copy())
-    result = learner(torch.randn(4, 3, 32, 32), labels, torch.arange(4), stage=1, ramp=1.0, observe=True)
+    result = learner(
+        StepInputs(torch.randn(4, 3, 32, 32), labels, torch.arange(4), stage=1, ramp=1.0, observe=True)
+    )
     assert bool(result.loss.isfinite())
     assert learner.score(torch.randn(4, 3, 32, 32), labels, torch.arange(4))["probability"].shape == (4, 1)
 
@@ -231,9 +241,9 @@ def test_training_learns(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("ssgrl", ("method.tie_gates=true", "training.ema=0.9")),
+        ("ssgrl", ("method.network.tie_gates=true", "training.ema=0.9")),
         ("ml-gcn", ("model.prior_bias=true", "training.optimiser=sgd", "training.clip_norm=1.0")),
-        ("kggr", ("method.zero_gates=true", "training.precision=bf16")),
+        ("kggr", ("method.network.zero_gates=true", "training.precision=bf16")),
     ],
 )
 def test_a_run_killed_within_an_epoch_ends_like_one_left_alone(

@@ -7,19 +7,27 @@ from pathlib import Path
 import pytest
 import torch
 
-from methods.simple import assert_learns, assert_resumes, make_batch, make_learner, spread, step
+from methods.simple import (
+    assert_learns,
+    assert_resumes,
+    default_settings,
+    make_batch,
+    make_learner,
+    spread,
+    step,
+)
 from reference import losses as plain
-from satl.methods import METHODS
 
 
 def test_the_default_is_a_score_of_two() -> None:
-    confidence = METHODS["curriculum"].parameters().confidence
+    confidence = default_settings("curriculum")["thresholds"]["confidence"]
     assert torch.logit(torch.tensor(confidence)).item() == pytest.approx(2.0, abs=0.01)
 
 
 @pytest.mark.parametrize("reduction", ["known", "sample"])
 def test_both_stages_are_the_plain_loss(reduction: str) -> None:
-    learner, batch = make_learner("curriculum", f"method.bce_reduction={reduction}"), make_batch()
+    settings = (f"method.losses.{name}.reduction={reduction}" for name in ("classification", "curriculum"))
+    learner, batch = make_learner("curriculum", *settings), make_batch()
     spread(learner)
     labels = batch[1]
     result, logits = step(learner, 1, batch)
@@ -37,10 +45,10 @@ def test_both_stages_are_the_plain_loss(reduction: str) -> None:
 
 
 def test_it_learns(tmp_path: Path) -> None:
-    last = assert_learns(tmp_path / "run", "curriculum", "method.confidence=0.6")
+    last = assert_learns(tmp_path / "run", "curriculum", "method.thresholds.confidence=0.6")
     assert last["pseudo_labels"]["probability"]["emitted"] > 0
 
 
 @pytest.mark.slow
 def test_it_resumes(tmp_path: Path) -> None:
-    assert_resumes(tmp_path, "curriculum", "method.threshold=mat")
+    assert_resumes(tmp_path, "curriculum", "method.thresholds.rule=mat")

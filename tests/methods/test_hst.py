@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from methods.simple import default_settings
 from methods.test_learner import CLASSES, make_batch, make_learner, run
 from reference import losses as plain_losses
 from reference import scoring as plain_scoring
 from reference import thresholds as plain_thresholds
-from satl.errors import ConfigError
 from satl.evaluation import evaluate_scores
-from satl.methods import METHODS, Learner, get_method
+from satl.methods import METHODS, Learner, StepInputs, configure, get_method
 from satl.runs.data import load_data
 from satl.runs.run_folder import RunFolder
 from satl.scoring import Survey
@@ -103,7 +104,7 @@ OWN["hst+drl"] = {"threshold": 0.1, "ranking": 0.01}
 
 @pytest.mark.parametrize("name", HST)
 def test_stage_2_is_the_weighted_sum_of_the_published_terms(name: str) -> None:
-    learner, batch = make_learner(name, prototypes=3), make_batch(8, seed=9)
+    learner, batch = make_learner(name, {"generators": {"prototype": {"size": 3}}}), make_batch(8, seed=9)
     shown = make_batch(12, seed=3)
     survey = survey_of(learner, (*shown[:2], shown[2] + 4))  # four images of the batch are in the survey
     learner.study(survey, epoch=0, seed=5)
@@ -123,19 +124,25 @@ def test_stage_2_is_the_weighted_sum_of_the_published_terms(name: str) -> None:
 
 
 def test_published_values_are_the_defaults() -> None:
-    parameters = METHODS["hst"].parameters().model_dump()
-    wanted = {"prototypes": 10, "prototype_every": 5, "prototype_weight": 0.05, "prototype_sign": "fixed"}
-    wanted |= {"threshold_weight": 0.1, "threshold_decay": True, "threshold_shared": True}
-    wanted |= {"cooccurrence_weight": 10.0, "contrast_weight": 0.05, "pseudo_weight": 1.0}
-    assert {name: parameters[name] for name in wanted} == wanted
-    assert METHODS["hst+satl"].parameters().model_dump()["ranking_weight"] == 0.01
+    settings = default_settings("hst")
+    assert settings["generators"]["prototype"] == {
+        "leave_one_out": True,
+        "size": 10,
+        "every": 5,
+        "samples": 512,
+    }
+    assert settings["thresholds"] == {"rule": "learned", "weight": 0.1, "shared": True, "decay": True}
+    assert settings["losses"]["prototype_contrast"] == {"weight": 0.05, "sign": "fixed"}
+    weights = {name: values.get("weight") for name, values in settings["losses"].items()}
+    assert (weights["cooccurrence"], weights["contrast"], weights["pseudo"]) == (10.0, 0.05, 1.0)
+    assert default_settings("hst+satl")["losses"]["ranking"]["weight"] == 0.01
 
 
 def test_the_published_sign_is_an_option() -> None:
     batch = make_batch(8)
     values = {}
     for sign in ("fixed", "reference"):
-        learner = make_learner("hst", prototype_sign=sign)
+        learner = make_learner("hst", {"losses": {"prototype_contrast": {"sign": sign}}})
         learner.study(survey_of(learner, make_batch(12, seed=3)), epoch=0, seed=0)
         values[sign] = float(run(learner, 2, batch).parts["prototype_contrast"])
     assert values["fixed"] + values["reference"] == pytest.approx(0.1)
@@ -147,8 +154,8 @@ def test_the_published_sign_is_an_option() -> None:
 
 @pytest.mark.parametrize("name", ["sst", "sst+drl"])
 def test_any_method_can_learn_its_thresholds(name: str) -> None:
-    method = get_method(name).with_threshold("learned")
-    learner = Learner(method, method.parameters(threshold_shared=False), make_learner(name).network, 0.5)
+    method, parameters = configure(get_method(name), {"thresholds": {"rule": "learned", "shared": False}})
+    learner = Learner(method, parameters, make_learner(name).network, 0.5)
     learner.remember(run(learner, 1, make_batch(6, seed=1)).evidence)
     for rule in learner.rules.values():
         rule.value.detach().fill_(-0.5)
@@ -162,12 +169,12 @@ def test_any_method_can_learn_its_thresholds(name: str) -> None:
 
 
 def test_hst_with_another_rule_has_no_threshold_loss() -> None:
-    method = get_method("hst").with_threshold("semantic")
-    learner = Learner(method, method.parameters(), make_learner("hst").network, 0.5)
+    method, parameters = configure(get_method("hst"), {"thresholds": {"rule": "semantic"}})
+    learner = Learner(method, parameters, make_learner("hst").network, 0.5)
     assert set(run(learner, 2, make_batch(6)).parts) == set(method.stage2)
-    assert "threshold_weight" not in method.parameters.model_fields
-    with pytest.raises(ConfigError, match=r"no rule 'lerned' \(did you mean 'learned'\?\)"):
-        get_method("sst").with_threshold("lerned")
+    assert "weight" not in type(parameters.thresholds).model_fields
+    with pytest.raises(ValidationError, match=r"no rule 'lerned' \(did you mean 'learned'\?\)"):
+        configure(get_method("sst"), {"thresholds": {"rule": "lerned"}})
 
 
 def test_thresholds_start_to_learn_and_to_decay_with_stage_2(tmp_path: Path) -> None:
@@ -190,7 +197,7 @@ def test_nothing_known_is_harmless() -> None:
         learner, (pixels, labels, images) = make_learner(name), make_batch(5)
         nothing = torch.zeros_like(labels)
         learner.study(survey_of(learner, (pixels, nothing, images)), epoch=0, seed=0)
-        result = learner(pixels, nothing, images, stage=2, ramp=1.0, observe=True)
+        result = learner(StepInputs(pixels, nothing, images, stage=2, ramp=1.0, observe=True))
         result.loss.backward()
         learner.update_thresholds()
         assert float(result.parts["classification"]) == 0.0
@@ -210,13 +217,13 @@ SCENES = (
         "training.schedule=constant",
     ),
     *("model.backbone=satl_tiny", "model.backbone_kwargs={widths: [12, 24, 32]}", "model.prior_bias=true"),
-    *("model.feature_dim=32", "model.embedding_dim=32", "method.prototype_every=2"),
+    *("model.feature_dim=32", "model.embedding_dim=32", "method.generators.prototype.every=2"),
 )
 
 
 @pytest.mark.parametrize("name", HST)
 def test_learns_on_tiny_scenes(name: str, tmp_path: Path) -> None:
-    quantile = ("method.negative_quantile=0.9",) if METHODS[name].threshold == "semantic" else ()
+    quantile = ("method.thresholds.negative_quantile=0.9",) if METHODS[name].rule == "semantic" else ()
     config = tiny_config(f"method.name={name}", *SCENES, *quantile)
     trainer = train(tmp_path / "run", config)
     rows = metrics(tmp_path / "run")
@@ -228,7 +235,7 @@ def test_learns_on_tiny_scenes(name: str, tmp_path: Path) -> None:
     chance = [evaluate_scores(noise.random(cells.shape), cells, data.table.classes).mAP for _ in range(10)]
     assert trainer.best["mAP"] > np.mean(chance) + 0.05
     assert set(rows[-1]["thresholds"]) == set(rows[-1]["pseudo_labels"]) - {"union"} == {"intra", "prototype"}
-    assert ("threshold" in rows[-1]["losses"]) == (METHODS[name].threshold == "learned")
+    assert ("threshold" in rows[-1]["losses"]) == (METHODS[name].rule == "learned")
     assert min(rows[-1]["thresholds"]["intra"]) < 0.95
     assert rows[-1]["pseudo_labels"]["union"]["emitted"] > 0
     text = (tmp_path / "run" / "thresholds.csv").read_text()
@@ -239,8 +246,12 @@ def test_learns_on_tiny_scenes(name: str, tmp_path: Path) -> None:
 def test_a_run_killed_between_surveys_ends_like_one_left_alone(
     name: str, learned: bool, tmp_path: Path
 ) -> None:
-    settings = [f"method.name={name}", "training.checkpoint_steps=1", "method.prototype_every=1"]
-    settings += ["method.prototypes=3", "method.prototype_samples=9", "training.stage1_epochs=1"]
+    settings = [f"method.name={name}", "training.checkpoint_steps=1", "method.generators.prototype.every=1"]
+    settings += [
+        "method.generators.prototype.size=3",
+        "method.generators.prototype.samples=9",
+        "training.stage1_epochs=1",
+    ]
     config = tiny_config(*settings, "training.epochs=3", "training.optimiser=adam")
     train(tmp_path / "alone", config)
     with pytest.raises(Killed):
@@ -261,7 +272,11 @@ def test_two_processes_find_the_prototypes_of_one(name: str, tmp_path: Path) -> 
     from training.test_processes import alone, assert_close, finish, torchrun
     from training.tiny import assert_same
 
-    settings = [f"method.name={name}", "method.prototype_samples=7", "method.prototypes=3"]
+    settings = [
+        f"method.name={name}",
+        "method.generators.prototype.samples=7",
+        "method.generators.prototype.size=3",
+    ]
     settings += ["training.epochs=3", "training.stage1_epochs=1"]
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(TINY))
     options = [part for setting in settings for part in ("--set", setting)]

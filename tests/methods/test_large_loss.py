@@ -8,23 +8,43 @@ from pathlib import Path
 import pytest
 import torch
 
-from methods.simple import assert_learns, assert_resumes, make_batch, make_learner, spread, step
+from methods.simple import (
+    assert_learns,
+    assert_resumes,
+    default_settings,
+    make_batch,
+    make_learner,
+    spread,
+    step,
+)
 from reference import losses as plain
 from reference import thresholds as plain_thresholds
-from satl.methods import METHODS
 
 VARIANTS = ["rejection", "temporary", "permanent"]
+"""LL-R, LL-Ct and LL-Cp."""
+
+
+def settings_of(variant: str) -> tuple[str, str]:
+    """The settings of a published variant."""
+    loss = "rejection" if variant == "rejection" else "correction"
+    permanent = "true" if variant == "permanent" else "false"
+    return f"method.losses.large_loss.variant={loss}", f"method.thresholds.permanent={permanent}"
 
 
 def test_published_values_are_the_defaults() -> None:
-    given = {"variant": "rejection", "share_step": 0.002, "memory_cells": 1_000_000}
-    assert METHODS["large-loss"].parameters().model_dump() == {"bce_reduction": "known", **given}
+    settings = default_settings("large-loss")
+    assert settings["losses"] == {"large_loss": {"variant": "rejection"}}
+    given = {"share_step": 0.002, "permanent": False, "memory_cells": 1_000_000}
+    assert settings["thresholds"] == {"rule": "large-loss", **given}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_epoch_is_the_plain_loss(variant: str) -> None:
     learner = make_learner(
-        "large-loss", f"method.variant={variant}", "method.share_step=0.05", "method.memory_cells=50"
+        "large-loss",
+        *settings_of(variant),
+        "method.thresholds.share_step=0.05",
+        "method.thresholds.memory_cells=50",
     )
     learner.rules.train()  # the network stays in eval mode
     spread(learner)
@@ -62,7 +82,7 @@ def test_each_epoch_is_the_plain_loss(variant: str) -> None:
 def test_a_cell_corrected_for_good_stays_so_whatever_the_network_says() -> None:
     batch = make_batch()
     for variant, stays in (("temporary", False), ("permanent", True)):
-        learner = make_learner("large-loss", f"method.variant={variant}", "method.share_step=0.05")
+        learner = make_learner("large-loss", *settings_of(variant), "method.thresholds.share_step=0.05")
         learner.rules.train()
         spread(learner)
         learner.update_thresholds()
@@ -85,7 +105,7 @@ def test_a_cell_corrected_for_good_stays_so_whatever_the_network_says() -> None:
 )
 def test_it_learns(variant: str, tmp_path: Path) -> None:
     last = assert_learns(
-        tmp_path / "run", "large-loss", f"method.variant={variant}", "method.share_step=0.01"
+        tmp_path / "run", "large-loss", *settings_of(variant), "method.thresholds.share_step=0.01"
     )
     assert last["pseudo_labels"]["probability"]["emitted"] > 0
     assert 0 < min(last["thresholds"]["probability"]) < 1
@@ -96,7 +116,7 @@ def test_it_resumes(variant: str, tmp_path: Path) -> None:
     assert_resumes(
         tmp_path,
         "large-loss",
-        f"method.variant={variant}",
-        "method.share_step=0.02",
-        "method.memory_cells=500",
+        *settings_of(variant),
+        "method.thresholds.share_step=0.02",
+        "method.thresholds.memory_cells=500",
     )

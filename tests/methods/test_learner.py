@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from reference import losses as plain_losses
 from reference import scoring as plain_scoring
 from reference import thresholds as plain_thresholds
-from satl.methods import METHODS, Learner
-from satl.methods.declaration import TERMS, Parameters, Part, default_rate
+from satl.methods import LOSSES, METHODS, Learner, Parameters, StepInputs, configure
+from satl.methods.method_parts import MethodPart
+from satl.methods.rules import default_rate
 from satl.models import SemanticTransferNetwork
 from satl.scoring import Scores
 
@@ -34,13 +35,13 @@ class TinyBackbone(nn.Module):
         return features
 
 
-def make_learner(name: str, proportion: float = 0.5, **parameters: object) -> Learner:
+def make_learner(name: str, settings: dict[str, object] | None = None, proportion: float = 0.5) -> Learner:
     torch.manual_seed(0)
     method = METHODS[name]
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     graph = torch.eye(CLASSES) * 0.5 + 0.5
     network = SemanticTransferNetwork(CLASSES, TinyBackbone(), graph, pairs=method.needs("pairs"), **sizes)
-    return Learner(method, method.parameters(**parameters), network, proportion)
+    return Learner(*configure(method, settings or {}), network, proportion)
 
 
 def make_batch(images: int, seed: int = 0, known: float = 0.6) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,7 +57,7 @@ def make_batch(images: int, seed: int = 0, known: float = 0.6) -> tuple[Tensor, 
 
 def run(learner: Learner, stage: int, batch: tuple[Tensor, Tensor, Tensor], ramp: float = 1.0, seed: int = 0):
     torch.manual_seed(seed)
-    return learner(*batch, stage=stage, ramp=ramp, observe=False, teacher=taught(learner, batch))
+    return learner(StepInputs(*batch, stage=stage, ramp=ramp, observe=False, teacher=taught(learner, batch)))
 
 
 def taught(learner: Learner, batch: tuple[Tensor, Tensor, Tensor]) -> Tensor | None:
@@ -102,7 +103,7 @@ def hand_computed(learner: Learner, bank: plain_scoring.Bank, batch: tuple[Tenso
 
 
 def test_stage_2_is_the_weighted_sum_of_the_published_terms() -> None:
-    learner = make_learner("sst+satl", bank_size=5)
+    learner = make_learner("sst+satl", {"generators": {"cross": {"bank_size": 5}}})
     bank = plain_scoring.Bank(CLASSES, 5)
     for seed in range(3):
         earlier = make_batch(6, seed)
@@ -156,13 +157,13 @@ def test_ramp_weighs_cooccurrence_and_contrast_only() -> None:
 
 @pytest.mark.parametrize("rate", [None, 0.7])
 def test_thresholds_move_to_the_quantiles_of_what_was_observed(rate: float | None) -> None:
-    learner = make_learner("sst+satl", proportion=0.3, rate=rate)
+    learner = make_learner("sst+satl", {"thresholds": {"rate": rate}}, proportion=0.3)
     seen: dict[str, tuple[list[list[float]], list[list[int]]]] = {"intra": ([], []), "cross": ([], [])}
     for seed in range(4):
         batch = make_batch(8, seed)
         with torch.no_grad():
             scores = learner.score(*batch)
-            result = learner(*batch, stage=1, ramp=1.0, observe=True)
+            result = learner(StepInputs(*batch, stage=1, ramp=1.0, observe=True))
         learner.remember(result.evidence)
         for name, (rows, labels) in seen.items():
             rows.extend(scores[name].tolist())
@@ -206,7 +207,9 @@ def test_every_method_learns(name: str) -> None:
         if step >= 10 and step % 5 == 0:
             learner.update_thresholds()
         teacher = taught(learner, batch)
-        result = learner(*batch, stage=stage, ramp=min(1.0, step / 5), observe=True, teacher=teacher)
+        result = learner(
+            StepInputs(*batch, stage=stage, ramp=min(1.0, step / 5), observe=True, teacher=teacher)
+        )
         optimiser.zero_grad()
         result.loss.backward()
         optimiser.step()
@@ -222,7 +225,7 @@ def test_every_method_learns(name: str) -> None:
 
 def test_a_batch_with_nothing_known_is_harmless() -> None:
     learner, (pixels, labels, images) = make_learner("sst+satl"), make_batch(5)
-    result = learner(pixels, torch.zeros_like(labels), images, stage=2, ramp=1.0, observe=True)
+    result = learner(StepInputs(pixels, torch.zeros_like(labels), images, stage=2, ramp=1.0, observe=True))
     result.loss.backward()
     learner.remember(result.evidence)
     learner.update_thresholds()
@@ -233,10 +236,11 @@ def test_a_batch_with_nothing_known_is_harmless() -> None:
 
 
 def test_state_holds_thresholds_histograms_and_banks() -> None:
-    first, second = make_learner("sst+satl", bank_size=3), make_learner("sst+satl", bank_size=3)
+    small = {"generators": {"cross": {"bank_size": 3}}}
+    first, second = make_learner("sst+satl", small), make_learner("sst+satl", small)
     for seed in range(3):
         with torch.no_grad():
-            first.remember(first(*make_batch(6, seed), stage=2, ramp=1.0, observe=True).evidence)
+            first.remember(first(StepInputs(*make_batch(6, seed), stage=2, observe=True)).evidence)
         if seed == 1:
             first.update_thresholds()
     state = first.state_dict()
@@ -257,7 +261,7 @@ def test_state_holds_thresholds_histograms_and_banks() -> None:
 def test_bfloat16_step_has_a_float32_loss() -> None:
     learner, batch = make_learner("sst+satl"), make_batch(6)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        result = learner(*batch, stage=2, ramp=1.0, observe=True)
+        result = learner(StepInputs(*batch, stage=2, ramp=1.0, observe=True))
     result.loss.backward()
     learner.remember(result.evidence)
     assert result.loss.dtype == torch.float32
@@ -275,8 +279,8 @@ def test_scores_that_are_not_of_every_cell_are_refused(kind: str, monkeypatch: p
 
 
 def test_a_loss_that_is_no_scalar_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    part = Part(lambda context: context.output.logits, Parameters, frozenset(), False)
-    monkeypatch.setitem(TERMS, "classification", part)
+    part = MethodPart(lambda context, parameters: context.output.logits, Parameters, frozenset(), False)
+    monkeypatch.setitem(LOSSES, "classification", part)
     with pytest.raises(
         ValueError, match=r"loss term 'classification' must return a scalar, got the shape \(6, 4\)"
     ):

@@ -11,24 +11,23 @@ from torch import Tensor
 
 from methods.simple import make_batch, make_learner
 from reference import losses as plain
-from satl.methods import METHODS
-from satl.methods.declaration import TERMS
-from satl.methods.learner import StepResult
+from satl.methods import LOSSES, StepContext, StepInputs, StepResult
 from satl.methods.mixing import draw_shares, mix
-from satl.methods.parts import StepContext
+from satl.methods.satl_plus import MixedParameters
 from satl.models.semantic_transfer import NetworkOutput
 from satl.training.averaging import MovingAverage
-from satl.training.step import StepInputs, TrainingStep
-from satl.training.trainer import Trainer
+from satl.training.batch_inputs import BatchInputs
+from satl.training.step import TrainingStep
 from training.tiny import metrics, tiny_config, train
 
 
 def mixed_loss(
     logits: Tensor, labels: Tensor, teacher: Tensor, shares: Tensor, weight: float = 2.0
 ) -> Tensor:
-    parameters = METHODS["satl+"].parameters(mix_weight=weight)
     output = NetworkOutput(logits, torch.zeros(*labels.shape, 1), None)
-    return TERMS["mixed"](StepContext(parameters, output, labels, {}, {}, {}, teacher, shares=shares))
+    inputs = StepInputs(torch.zeros(0), labels, torch.zeros(0), 2, False, teacher=teacher, shares=shares)
+    loss: Tensor = LOSSES["mixed"].build(StepContext(inputs, output), MixedParameters(weight=weight))
+    return loss
 
 
 def test_shares_are_the_larger_part_of_a_beta_distribution() -> None:
@@ -102,14 +101,14 @@ def one_step(
     average = MovingAverage(learner.network, 0.9)
     step = TrainingStep(learner, torch.optim.SGD(learner.parameters(), lr=0.1), average=average)
     inputs = StepInputs(
-        *(pixels, labels, indices, torch.tensor(1.0)),
+        *(pixels, labels, indices, stage, observe, torch.tensor(1.0)),
         noise=torch.rand(4, 15, generator=torch.Generator().manual_seed(1)),
         clean=pixels.flip(-1) if observe else None,
         shares=draw_shares(6, torch.Generator().manual_seed(2)),
     )
     passes: list[Any] = []
     learner.network.register_forward_hook(lambda *facts: passes.append(facts))
-    return step, inputs, step(inputs, stage, observe), len(passes)
+    return step, inputs, step(inputs), len(passes)
 
 
 def averaged_logits(inputs: StepInputs) -> Tensor:
@@ -128,12 +127,12 @@ def assert_learns_from_both(
     blended = torch.stack(
         [shares[n] * pixels[n] + (1 - shares[n]) * pixels[n + 1 - 2 * (n % 2)] for n in range(6)]
     )
-    weight = fresh.parameters_of_method.mix_weight
+    weight = fresh.method_parameters.losses["mixed"].weight  # type: ignore[attr-defined]
     cost = weight * plain.mixed(fresh.network(blended).logits, labels, teacher, shares)
     assert float(result.parts["mixed"]) == pytest.approx(float(cost.detach()), rel=1e-5)
     assert float(result.loss) == pytest.approx(sum(map(float, result.parts.values())), rel=1e-5)
     # The weights moved by the gradients of both passes.
-    whole = fresh(pixels, labels, inputs.indices, stage, 1.0, True, teacher, inputs.noise).loss
+    whole = fresh(inputs._replace(observe=True, teacher=teacher)).loss
     wanted = torch.autograd.grad(whole + cost, fresh.network.class_head.output.weight)[0]
     moved = fresh.network.class_head.output.weight - step.learner.network.class_head.output.weight
     torch.testing.assert_close(moved.detach(), 0.1 * wanted, rtol=1e-4, atol=1e-6)
@@ -161,7 +160,7 @@ def test_where_scores_are_observed_probe_and_average_teach_together(stage: int) 
 
 
 @pytest.mark.parametrize("observe", [False, True])
-@pytest.mark.parametrize("settings", [(), ("method.probe_weight=0",)])
+@pytest.mark.parametrize("settings", [(), ("method.teacher.probe_weight=0",)])
 def test_without_a_fitted_probe_stage_1_mixes_nothing(settings: tuple[str, ...], observe: bool) -> None:
     _, _, result, passes = one_step(1, *settings, observe=observe)
     assert passes == 1
@@ -171,7 +170,7 @@ def test_without_a_fitted_probe_stage_1_mixes_nothing(settings: tuple[str, ...],
 @pytest.mark.parametrize("stage", [1, 2])
 def test_without_weight_there_is_no_second_pass_and_nothing_else_changes(stage: int) -> None:
     _, _, with_it, _ = one_step(stage, fitted=True)
-    _, _, without, passes = one_step(stage, "method.mix_weight=0", fitted=True)
+    _, _, without, passes = one_step(stage, "method.losses.mixed.weight=0", fitted=True)
     assert passes == 1
     assert "mixed" in with_it.parts
     assert without.parts == {name: part for name, part in with_it.parts.items() if name != "mixed"}
@@ -182,14 +181,16 @@ def test_a_training_draws_shares_wherever_it_mixes(
     probe_weight: float, stages: set[int], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int, StepInputs]] = []
-    inputs_of = Trainer._inputs
+    inputs_of = BatchInputs.make
 
-    def note(self: Trainer, batch: Any, epoch: int, step: int, stage: int, observe: bool) -> Any:
+    def note(self: BatchInputs, batch: Any, epoch: int, step: int, stage: int, observe: bool) -> Any:
         seen.append((epoch, stage, inputs_of(self, batch, epoch, step, stage, observe)))
         return seen[-1][-1]
 
-    monkeypatch.setattr(Trainer, "_inputs", note)
-    config = tiny_config("method.name=satl+", f"method.probe_weight={probe_weight}", "training.epochs=4")
+    monkeypatch.setattr(BatchInputs, "make", note)
+    config = tiny_config(
+        "method.name=satl+", f"method.teacher.probe_weight={probe_weight}", "training.epochs=4"
+    )
     train(tmp_path / "run", config)
     assert {stage for _, stage, _ in seen} == {1, 2}
     assert {stage for _, stage, inputs in seen if inputs.shares is not None} == stages

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from satl.methods import METHODS, Method, Parameters, register_method
-from satl.methods.declaration import TEACHER_DECAY, TERMS, Registry
+from satl.methods import LOSSES, METHODS, Method, Parameters, StepContext, register_method
+from satl.methods.method_parts import Registry
 from satl.methods.mixing import mix
-from satl.methods.parts import StepContext
 from training.tiny import metrics, tiny_config, train
 
 
@@ -29,23 +28,25 @@ def registered(request: pytest.FixtureRequest) -> Iterator[list[StepContext]]:
     """A method with a term of the test's needs, and what that term has seen."""
     seen: list[StepContext] = []
 
-    def distil(context: StepContext) -> Tensor:
+    def distil(context: StepContext, parameters: DistilParameters) -> Tensor:
         """Agree with the teacher, or with the labels where there is none."""
         seen.append(context)
-        target = (context.labels > 0).float() if context.teacher is None else context.teacher
-        if context.shares is not None:
-            target = mix(target, context.shares)
+        teacher, shares = context.inputs.teacher, context.inputs.shares
+        target = (context.labels > 0).float() if teacher is None else teacher
+        # Inputs are the same for both passes; only a term that needs mixed images is called with their output.
+        if "mixed" in LOSSES["distil"].needs:
+            assert shares is not None
+            target = mix(target, shares)
         cost = F.binary_cross_entropy_with_logits(context.output.logits.float(), target)
-        weight: float = context.parameters.distil_weight
-        return weight * cost
+        return parameters.distil_weight * cost
 
-    TERMS.register("distil", DistilParameters, needs=request.param)(distil)
+    LOSSES.register("distil", DistilParameters, needs=request.param)(distil)
     try:
         terms = ("classification", "distil")
         register_method(Method("distilled", "Ours.", "Ours, 2026.", stage1=terms, stage2=terms))
         yield seen
     finally:
-        TERMS.pop("distil")
+        LOSSES.pop("distil")
         METHODS.pop("distilled", None)
 
 
@@ -56,9 +57,9 @@ def test_a_term_that_needs_a_teacher_has_one_in_both_stages(
     config = tiny_config("method.name=distilled", "training.epochs=3", "training.stage1_epochs=2")
     trainer = train(tmp_path / "run", config)
     assert trainer.average is not None
-    assert trainer.average.decay == TEACHER_DECAY == 0.995
+    assert trainer.average.decay == 0.995
     assert len(registered) == 3 * len(trainer.batches)
-    assert all(context.teacher is not None and context.shares is None for context in registered)
+    assert all(context.inputs.teacher is not None and context.inputs.shares is None for context in registered)
     assert all(row["losses"]["distil"] > 0 for row in metrics(tmp_path / "run"))
 
 
@@ -78,7 +79,7 @@ def test_a_mixed_term_needs_no_teacher(registered: list[StepContext], tmp_path: 
     trainer = train(tmp_path / "run", config)
     assert trainer.average is None
     assert len(registered) == len(trainer.batches)
-    assert all(context.teacher is None and context.shares is not None for context in registered)
+    assert all(context.inputs.teacher is None and context.inputs.shares is not None for context in registered)
     first, last = metrics(tmp_path / "run")
     assert "distil" not in first["losses"]  # no probe can teach in stage 1
     assert last["losses"]["distil"] > 0
@@ -90,9 +91,9 @@ def test_a_mixed_term_may_have_a_teacher(registered: list[StepContext], tmp_path
     train(tmp_path / "run", config)
     assert registered
     for context in registered:
-        assert context.teacher is not None
-        assert context.shares is not None
-        assert torch.isfinite(context.teacher).all()
+        assert context.inputs.teacher is not None
+        assert context.inputs.shares is not None
+        assert torch.isfinite(context.inputs.teacher).all()
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_a_mixed_term_may_have_a_teacher(registered: list[StepContext], tmp_path
         ),
         (
             ["prototype score"],
-            "'prototype score', which no step brings; known: pairs, teacher, noise, mixed, and",
+            "'prototype score', which no step brings; known: pairs, teacher, noise, mixed, generators, and",
         ),
         ("nois", "'nois', which no step brings (did you mean 'noise'?)"),
     ],

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from harness.host_synchronisation import HostSynchronisation, forbid_host_synchronisation
-from satl.methods import METHODS, Learner
+from satl.methods import METHODS, Learner, StepInputs, configure
 from satl.models import Backbone, SemanticTransferNetwork
 from satl.thresholds import SemanticAwareThreshold
 
@@ -50,14 +50,16 @@ def test_a_step_asks_for_nothing(name: str) -> None:
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     network = SemanticTransferNetwork(classes, backbone, torch.eye(classes), **sizes)
     method = METHODS[name]
-    learner = Learner(method, method.parameters(), network, proportion=0.5).to(DEVICE)
+    learner = Learner(*configure(method, {}), network, proportion=0.5).to(DEVICE)
     pixels = torch.randn(images, 3, 64, 64, device=DEVICE)
     labels = torch.randint(-1, 2, (images, classes), device=DEVICE)
     indices = torch.arange(images, device=DEVICE)
     teacher = torch.rand(images, classes, device=DEVICE) if method.needs("teacher") else None
     for stage in (1, 2):
         with forbid_host_synchronisation():
-            result = learner(pixels, labels, indices, stage=stage, ramp=0.5, observe=True, teacher=teacher)
+            result = learner(
+                StepInputs(pixels, labels, indices, stage=stage, ramp=0.5, observe=True, teacher=teacher)
+            )
             result.loss.backward()
             learner.remember(result.evidence)
             learner.update_thresholds()

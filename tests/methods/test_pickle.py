@@ -15,7 +15,7 @@ import torch
 
 from methods.simple import CLASSES, make_batch, make_learner
 from satl.inference.recogniser import Recogniser
-from satl.methods import METHODS, Learner
+from satl.methods import METHODS, Learner, StepInputs, configure
 from training.tiny import assert_same, tiny_config
 
 
@@ -33,31 +33,35 @@ def pickled(thing: Any) -> Any:
 @pytest.mark.parametrize("name", list(METHODS))
 @pytest.mark.parametrize("again", [pickled, copy.deepcopy])
 def test_parameters_come_back_as_they_were(name: str, again: Any) -> None:
-    parameters = METHODS[name].parameters(bce_reduction="sample")
-    found = again(parameters)
-    assert type(found) is type(parameters)
-    assert found == parameters
-    assert found.model_fields_set == {"bce_reduction"}
+    configured = configure(METHODS[name], {"losses": {loss: {} for loss in METHODS[name].losses}})
+    assert again(configured) == configured
 
 
 def test_a_method_with_another_rule_and_fewer_generators_comes_back() -> None:
-    model = METHODS["satl+"].with_generators(("teacher",)).with_threshold("precision").parameters
-    found = pickled(model(probe_weight=0.1))
-    assert type(found) is model
-    assert found.probe_weight == 0.1
+    settings = {
+        "generators": {"cross": False},
+        "thresholds": {"rule": "precision"},
+        "teacher": {"probe_weight": 0.1},
+    }
+    method, parameters = configure(METHODS["satl+"], settings)
+    assert pickled((method, parameters)) == (method, parameters)
+    assert (method.generators, method.rule, parameters.teacher.probe_weight) == (
+        ("teacher",),
+        "precision",
+        0.1,
+    )  # type: ignore[union-attr]
 
 
 def assert_same_learner(found: Learner, learner: Learner) -> None:
     assert found.method == learner.method
-    assert found.parameters_of_method == learner.parameters_of_method
+    assert found.method_parameters == learner.method_parameters
     assert_same(dict(found.state_dict()), dict(learner.state_dict()))
     pixels, labels, indices = make_batch(6)
     noise = torch.rand(len(CLASSES), 15, generator=torch.Generator().manual_seed(1))
     teacher = torch.rand(6, len(CLASSES), generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
-        result, expected = (
-            module(pixels, labels, indices, 2, 1.0, False, teacher, noise) for module in (found, learner)
-        )
+        inputs = StepInputs(pixels, labels, indices, 2, observe=False, noise=noise, teacher=teacher)
+        result, expected = (module(inputs) for module in (found, learner))
         assert_same(result.parts, expected.parts)
         assert_same(result.pseudo, expected.pseudo)
         one, other = (module.score(pixels, labels, indices) for module in (found, learner))
@@ -66,7 +70,7 @@ def assert_same_learner(found: Learner, learner: Learner) -> None:
 
 @pytest.mark.parametrize("again", [pickled, saved_and_loaded])
 def test_a_learner_comes_back_with_equal_outputs(again: Any) -> None:
-    learner = make_learner("satl+", "method.rate=0.25")
+    learner = make_learner("satl+", "method.thresholds.rate=0.25")
     indices = make_batch(6)[2]
     assert learner.probe is not None
     learner.probe.keep(indices, torch.randn(6, len(CLASSES)), num_images=20)
@@ -76,11 +80,11 @@ def test_a_learner_comes_back_with_equal_outputs(again: Any) -> None:
 def test_a_learner_with_compiled_code_leaves_it_behind() -> None:
     learner = make_learner("satl+")
     learner.compile_step(backend="eager")
-    assert "_judge" in vars(learner)
+    assert "_compute_losses" in vars(learner)
     for found in (pickled(learner), copy.deepcopy(learner)):
-        assert "_judge" not in vars(found)
+        assert "_compute_losses" not in vars(found)
         assert_same_learner(found, make_learner("satl+"))
-    assert "_judge" in vars(learner)
+    assert "_compute_losses" in vars(learner)
 
 
 def test_a_recogniser_comes_back_in_another_process(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,14 +15,14 @@ import torch
 import yaml
 
 from reference import losses as plain
-from satl.methods import METHODS, registration
-from satl.methods.declaration import TERMS
-from satl.methods.parts import StepContext
+from satl import methods as methods_folder
+from satl.methods import METHODS, StepContext, StepInputs, configure, registry
+from satl.methods.method_parts import LOSSES
 from satl.models.semantic_transfer import NetworkOutput
 from training.tiny import tiny_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own_method.md").read_text(encoding="utf-8")
-(CODE,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+CODE, RULE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def install(folder: Path, code: str = CODE) -> Path:
@@ -51,11 +52,15 @@ def test_the_method_of_the_page_is_listed_and_trains(tmp_path: Path) -> None:
     package = install(tmp_path / "package")
     shown = satl(package, "methods", "focal+sate")
     assert shown.returncode == 0, shown.stderr
-    assert "gamma" in shown.stdout
-    assert "negative_quantile" in shown.stdout
+    assert "method.losses.focal.gamma = 2.0" in shown.stdout
+    assert "method.thresholds.negative_quantile" in shown.stdout
 
     content = tiny_config("training.epochs=3").resolved()
-    content["method"] = {"name": "focal+sate", "gamma": 1.0, "rate": 1.0}
+    content["method"] = {
+        "name": "focal+sate",
+        "losses": {"focal": {"gamma": 1.0}},
+        "thresholds": {"rate": 1.0},
+    }
     (tmp_path / "run.yaml").write_text(yaml.safe_dump(content))
     trained = satl(package, "train", tmp_path / "run.yaml", "--out", tmp_path / "run")
     assert trained.returncode == 0, trained.stderr
@@ -64,10 +69,16 @@ def test_the_method_of_the_page_is_listed_and_trains(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "environment.json").read_text())["packages"]["my-method"] == "0.1"
 
     wrong = satl(
-        package, "train", tmp_path / "run.yaml", "--set", "method.gamma=-1", "--out", tmp_path / "no"
+        package,
+        "train",
+        tmp_path / "run.yaml",
+        "--set",
+        "method.losses.focal.gamma=-1",
+        "--out",
+        tmp_path / "no",
     )
     assert wrong.returncode == 2
-    assert "gamma" in wrong.stderr
+    assert "method.losses.focal.gamma" in wrong.stderr
     elsewhere = satl(tmp_path, "evaluate", tmp_path / "run")
     assert elsewhere.returncode == 2
     assert "there is no method 'focal+sate'" in elsewhere.stderr
@@ -93,7 +104,7 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path, code: str, rea
     said = " ".join(finished.stderr.split())
     assert "the package my-method brings methods for satl (my_method) that cannot be loaded" in said
     assert reason in said
-    assert "mend or uninstall it" in said
+    assert "fix or uninstall it" in said
 
 
 def test_a_reference_needs_no_comma_to_be_listed(tmp_path: Path) -> None:
@@ -111,20 +122,19 @@ def test_a_method_of_unknown_parts_is_named_with_the_nearest(tmp_path: Path) -> 
 
 
 CLASSES_TOO = """
-from satl.methods.declaration import GENERATORS
+from satl.methods import GENERATORS
 from satl.scoring import ProbabilityGenerator
 
 
 @GENERATORS.register("own")
 class Own(ProbabilityGenerator):
-    def __init__(self, setting):
+    def __init__(self, context, parameters):
         super().__init__()
 """
 END = """
 from satl.methods import METHODS
-from satl.methods import declaration as base
-assert base.TERMS["focal"].build is focal
-assert METHODS["focal+sate"].parameters is not None
+assert LOSSES["focal"].build is focal
+assert METHODS["focal+sate"].rule == "semantic"
 print(__name__)
 """
 
@@ -140,7 +150,7 @@ def test_an_installed_file_runs_as_a_script(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("further", "what"),
     [
-        ('@TERMS.register("focal")\ndef other(context):\n    return 0\n', "part 'focal'"),
+        ('@LOSSES.register("focal")\ndef other(context, parameters):\n    return 0\n', "part 'focal'"),
         (CODE[CODE.index("register_method(\n") :], "method 'focal+sate'"),
     ],
 )
@@ -163,19 +173,47 @@ def script_of(package: Path, name: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_loss_of_the_page_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "METHODS", dict(METHODS))
-    monkeypatch.setitem(TERMS, "focal", None)  # so that it is gone afterwards
-    del TERMS["focal"]
+    monkeypatch.setattr(registry, "METHODS", dict(METHODS))
+    monkeypatch.setitem(LOSSES, "focal", None)  # so that it is gone afterwards
+    del LOSSES["focal"]
     exec(CODE, {})
     noise = torch.Generator().manual_seed(0)
     logits = torch.randn(6, 4, generator=noise)
     labels = torch.randint(-1, 2, (6, 4), generator=noise)
     output = NetworkOutput(logits, torch.zeros(6, 4, 1), None)
-    parameters = registration.get_method("focal+sate").parameters()
-    loss = TERMS["focal"](StepContext(parameters, output, labels, {}, {}, {}))
+    _, parameters = configure(registry.get_method("focal+sate"), {})
+    inputs = StepInputs(torch.zeros(0), labels, torch.arange(6), stage=1, observe=False)
+    loss = LOSSES["focal"].build(StepContext(inputs, output), parameters.losses["focal"])
     costs = []
     for n, c in labels.nonzero().tolist():
         cost = plain.binary_cross_entropy(logits[n, c], int(labels[n, c]))
         costs.append(cost * (1 - torch.exp(-cost)) ** 2)
     torch.testing.assert_close(loss.double(), sum(costs) / len(costs), rtol=1e-5, atol=1e-6)
     assert "focal+sate" not in METHODS
+
+
+def test_a_rule_of_another_package_works_in_every_method_and_on_plain_scores(tmp_path: Path) -> None:
+    package = install(tmp_path / "package", RULE)
+    assert "median  A quantile of the known positives' scores." in satl(package, "methods", "--rules").stdout
+    content = tiny_config("training.epochs=3", "method.name=sst").resolved()
+    content["method"] = {"name": "sst", "thresholds": {"rule": "median", "share": 0.4}}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(content))
+    trained = satl(package, "train", tmp_path / "run.yaml", "--out", tmp_path / "run")
+    assert trained.returncode == 0, trained.stderr
+    saved = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert saved["method"]["thresholds"] == {"rule": "median", "share": 0.4}
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert min(rows[-1]["thresholds"]["cross"]) < 1.0
+
+
+def test_a_method_and_a_rule_are_one_file_each_inside_satl(tmp_path: Path) -> None:
+    """A copy of satl in which nothing but two files is new."""
+    copy = tmp_path / "satl"
+    shutil.copytree(
+        Path(methods_folder.__file__).parents[1], copy, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    (copy / "methods" / "my_method.py").write_text(CODE)
+    (copy / "methods" / "my_rule.py").write_text(RULE)
+    shown = satl(tmp_path, "methods", "focal+sate")
+    assert "method.losses.focal.gamma = 2.0" in shown.stdout, shown.stderr
+    assert "method.thresholds.share = 0.5" in satl(tmp_path, "methods", "--rules", "median").stdout

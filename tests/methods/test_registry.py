@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError, create_model
+from pydantic import ValidationError
 
 from satl.errors import ConfigError
-from satl.methods import METHODS, Method, get_method, register_method
-from satl.methods.declaration import GENERATORS, NETWORKS, RULES, TERMS, Parameters, Part, default_rate
-from satl.runs.config import MethodConfig
+from satl.methods import (
+    GENERATORS,
+    LOSSES,
+    METHODS,
+    NETWORKS,
+    RULES,
+    Method,
+    configure,
+    get_method,
+    method_with,
+    register_method,
+)
+from satl.methods.rules import default_rate
 
 
 def test_the_methods_of_the_papers_are_there() -> None:
@@ -20,23 +30,34 @@ def test_the_methods_of_the_papers_are_there() -> None:
 @pytest.mark.parametrize("name", list(METHODS))
 def test_every_method_names_parts_that_exist(name: str) -> None:
     method = METHODS[name]
-    assert set(method.stage1) | set(method.stage2) <= set(TERMS)
+    assert set(method.stage1) | set(method.stage2) <= set(LOSSES)
     assert set(method.generators) <= set(GENERATORS)
     assert method.network in NETWORKS
-    assert method.threshold is None or method.threshold in RULES
-    assert bool(method.generators) == (method.threshold is not None)
+    assert method.rule is None or method.rule in RULES
+    assert bool(method.generators) == (method.rule is not None)
     assert method.summary.endswith(".")
     assert method.reference.endswith(".")
-    method.parameters()
+    configure(method, {})
 
 
 def test_published_weights_are_the_defaults() -> None:
-    parameters = METHODS["sst+satl"].parameters().model_dump()
-    assert parameters["cooccurrence_weight"] == 10.0
-    assert parameters["contrast_weight"] == 0.05
-    assert parameters["pseudo_weight"] == 1.0
-    assert parameters["ranking_weight"] == 0.01
-    assert parameters["bank_size"] == 100
+    _, parameters = configure(METHODS["sst+satl"], {})
+    weights = {name: getattr(own, "weight", None) for name, own in parameters.losses.items()}
+    assert weights == {
+        "classification": None,
+        "cooccurrence": 10.0,
+        "contrast": 0.05,
+        "pseudo": 1.0,
+        "ranking": 0.01,
+    }
+    assert parameters.generators["cross"].model_dump() == {"leave_one_out": True, "bank_size": 100}
+
+
+def test_what_a_method_adds_to_its_base_is_data() -> None:
+    assert (METHODS["sst+satl"].base, METHODS["sst+satl"].adds) == ("sst", ("sate", "drl"))
+    assert method_with("hst", "drl") == "hst+drl"
+    assert {method.framework for method in METHODS.values() if method.adds} == {"sst", "hst"}
+    assert (METHODS["satl+"].base, METHODS["satl+"].framework) == (None, "satl+")
 
 
 def test_a_misspelt_method_is_answered_with_the_nearest() -> None:
@@ -68,20 +89,23 @@ def test_a_name_is_taken_once() -> None:
             "generators names the generator 'probabilty', which is not registered (did you mean 'probability'?).",
         ),
         (
-            {"threshold": "semantics"},
-            "threshold names the threshold rule 'semantics', which is not registered (did you mean 'semantic'?).",
+            {"rule": "semantics"},
+            "rule names the threshold rule 'semantics', which is not registered (did you mean 'semantic'?).",
         ),
         (
             {"network": "transfers"},
             "network names the network 'transfers', which is not registered (did you mean 'transfer'?).",
         ),
-        ({"threshold": None}, "generators names 'probability', whose scores need a threshold; name one of "),
         (
-            {"generators": (), "stage2": ("classification",)},
-            "threshold names 'semantic', but there is no generator whose scores it is for; name one of ",
+            {"rule": None},
+            "generators names 'probability', whose scores need a threshold; set rule to one of ",
         ),
         (
-            {"generators": (), "threshold": None},
+            {"generators": (), "stage2": ("classification",)},
+            "rule names 'semantic', but there is no generator whose scores it is for; name one of ",
+        ),
+        (
+            {"generators": (), "rule": None},
             "stage2 names 'pseudo', which needs a generator; name one of ",
         ),
         ({"stage1": ("ranking",)}, "stage1 names 'ranking', which only stage2 can have."),
@@ -92,13 +116,18 @@ def test_a_name_is_taken_once() -> None:
             "a part needs the scores of 'prototype'; add it to generators.",
         ),
         (
-            {"defaults": {"rates": 0.5}},
-            "defaults names the parameter 'rates', which no part has (did you mean 'rate'?).",
+            {"defaults": {"thresholds": {"rates": 0.5}}},
+            "defaults: thresholds: there is no key 'rates' (did you mean 'rate'?).",
         ),
         (
-            {"defaults": {"rate": 1.5}},
-            "defaults sets rate to 1.5: Input should be less than or equal to 1.",
+            {"defaults": {"thresholds": {"rate": 1.5}}},
+            "defaults: thresholds.rate: Input should be less than or equal to 1.",
         ),
+        (
+            {"defaults": {"rate": 0.5}},
+            "defaults: there is no section 'rate'; valid sections: network, generators, ",
+        ),
+        ({"base": "sts"}, "base names the method 'sts', which is not registered (did you mean 'sst'?)."),
     ],
 )
 def test_a_method_that_cannot_train_is_refused_in_a_sentence(changes: dict[str, Any], sentence: str) -> None:
@@ -106,7 +135,7 @@ def test_a_method_that_cannot_train_is_refused_in_a_sentence(changes: dict[str, 
         "stage1": ("classification",),
         "stage2": ("classification", "pseudo"),
         "generators": ("probability",),
-        "threshold": "semantic",
+        "rule": "semantic",
     }
     with pytest.raises(ValueError) as caught:
         register_method(Method("mine", "Ours.", "Ours, 2026.", **(declared | changes)))
@@ -114,49 +143,41 @@ def test_a_method_that_cannot_train_is_refused_in_a_sentence(changes: dict[str, 
     assert "mine" not in METHODS
 
 
-class OwnRate(Parameters):
-    """A parameter that the semantic rule has, too."""
-
-    rate: float = 3.0
-
-
-def test_two_parts_with_a_parameter_of_the_same_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TERMS, "own", Part(lambda context: 0, OwnRate, frozenset(), False))
-    with pytest.raises(
-        ValueError, match="SemanticParameters both bring a parameter 'rate'; give one of them"
-    ):
-        register_method(
-            Method(
-                "mine", "Ours.", "Ours.", ("own",), ("own", "pseudo"), "transfer", ("teacher",), "semantic"
-            )
-        )
-    assert "mine" not in METHODS
-
-
-@pytest.mark.parametrize("key", MethodConfig.model_fields)
-def test_a_parameter_cannot_be_called_like_a_key_of_the_section(key: str) -> None:
-    # In the configuration that a run keeps it would take the place of the method's name, rule or generators.
-    own = create_model("Own", __base__=Parameters, **{key: (float, 0.5)})
-    with pytest.raises(ValueError, match=f"part 'own': a parameter must not be called '{key}'"):
-        TERMS.register("own", own)
-
-
 @pytest.mark.parametrize(
-    ("name", "parameters"),
+    ("name", "settings", "message"),
     [
-        ("ignore", {"pseudo_weight": 1.0}),
-        ("sst", {"rate": 0.3}),
-        ("sst+satl", {"threshold_start": 0.9}),
-        ("sst+satl", {"rate": 1.5}),
-        ("sst+satl", {"convention": "eq6"}),
-        ("sst", {"bank_size": 0}),
+        (
+            "ignore",
+            {"losses": {"pseudo": {"weight": 1.0}}},
+            "losses\n.*no loss 'pseudo'; those of method 'ignore'",
+        ),
+        ("ignore", {"thresholds": {"rate": 0.3}}, "thresholds\n.*'ignore' makes no pseudo-labels"),
+        ("ignore", {"teacher": {"decay": 0.3}}, "teacher\n.*'ignore' has no teacher"),
+        ("ignore", {"network": {"zero_gates": True}}, "network\n.*no key 'zero_gates'; valid keys: none"),
+        ("sst", {"thresholds": {"rate": 0.3}}, "thresholds\n.*no key 'rate'; valid keys: start, step, end"),
+        ("sst+satl", {"thresholds": {"start": 0.9}}, "no key 'start'"),
+        ("sst+satl", {"thresholds": {"rate": 1.5}}, "thresholds.rate\n.*less than or equal to 1"),
+        ("sst+satl", {"thresholds": {"convention": "eq6"}}, "thresholds.convention\n"),
+        ("sst+satl", {"thresholds": 0.5}, "thresholds\n.*must be a section of keys"),
+        ("sst", {"generators": {"cross": {"bank_size": 0}}}, "generators.cross.bank_size\n"),
+        (
+            "sst",
+            {"generators": {"cros": {"bank_size": 5}}},
+            r"generators\n.*no generator 'cros' \(did you mean 'cross'",
+        ),
+        ("sst", {"generators": {"cross": 5}}, "generators.cross\n.*must be a section of keys"),
+        (
+            "sst",
+            {"losses": {"contrast": {"wight": 5}}},
+            r"losses.contrast\n.*no key 'wight' \(did you mean 'weight'",
+        ),
     ],
 )
 def test_parameters_of_other_methods_and_impossible_ones_are_refused(
-    name: str, parameters: dict[str, object]
+    name: str, settings: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(ValidationError, match=next(iter(parameters))):
-        METHODS[name].parameters(**parameters)
+    with pytest.raises(ValidationError, match=message):
+        configure(METHODS[name], settings)
 
 
 @pytest.mark.parametrize(

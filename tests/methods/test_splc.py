@@ -7,15 +7,25 @@ from pathlib import Path
 import pytest
 import torch
 
-from methods.simple import assert_learns, assert_resumes, make_batch, make_learner, spread, step
+from methods.simple import (
+    assert_learns,
+    assert_resumes,
+    default_settings,
+    make_batch,
+    make_learner,
+    spread,
+    step,
+)
 from reference import losses as plain
-from satl.methods import METHODS
+from satl.methods import METHODS, configure
 
 
 def test_published_values_are_the_defaults() -> None:
-    given = {"confidence": 0.6, "focal_margin": 1.0, "focal_gamma": 2.0}
-    assert METHODS["splc"].parameters().model_dump() == {"bce_reduction": "known", **given}
-    assert METHODS["splc"].with_threshold("fixed").parameters().confidence == 0.6
+    settings = default_settings("splc")
+    assert settings["losses"] == {"self_paced": {"margin": 1.0, "gamma": 2.0}}
+    assert settings["thresholds"] == {"rule": "fixed", "confidence": 0.6}
+    _, parameters = configure(METHODS["splc"], {"thresholds": {"rule": "fixed"}})
+    assert parameters.thresholds.confidence == 0.6  # type: ignore[union-attr]
 
 
 def test_both_stages_are_the_plain_loss() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from satl.errors import ConfigError
 from satl.methods import get_method
-from satl.methods.networks import NetworkSetting
+from satl.methods.networks import NetworkContext
 from satl.models.sentence_embeddings import embed_class_names
 from satl.runs.reading import read_config
 from training.tiny import metrics, tiny_config, train
@@ -75,8 +75,8 @@ def test_a_run_uses_them_and_needs_the_package_no_more(
     np.testing.assert_allclose(embeddings.numpy(), wanted)
     assert len(metrics(tmp_path / "run")) == 2
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    setting = NetworkSetting(config.model, get_method("sst"), None, trainer.data.table.classes, None)
-    shell = setting.embeddings()
+    context = NetworkContext(config.model, get_method("sst"), trainer.data.table.classes, None)
+    shell = context.embeddings()
     assert shell is not None
     assert shell.shape == embeddings.shape
 
@@ -84,11 +84,11 @@ def test_a_run_uses_them_and_needs_the_package_no_more(
 @pytest.mark.usefixtures("package")
 def test_the_size_must_be_that_of_the_model() -> None:
     config = tiny_config("model.text_model=model", "model.embedding_dim=5")
-    setting = NetworkSetting(config.model, get_method("sst"), None, ("dog",), np.ones((1, 1), dtype=np.int8))
+    context = NetworkContext(config.model, get_method("sst"), ("dog",), np.ones((1, 1), dtype=np.int8))
     with pytest.raises(
         ConfigError, match=r"text_model: the vectors of model have 2 numbers, not 5; set model\.emb"
     ):
-        setting.embeddings()
+        context.embeddings()
 
 
 def test_there_is_one_source_of_vectors_and_folders_are_relative_to_the_file(tmp_path: Path) -> None:

@@ -157,15 +157,15 @@ def test_published_numbers(method: str, batch: int, rate: float, stages: object,
     assert config.training.lr == rate
     assert config.model.train_stages == stages
     assert config.model.pool == pool
-    parameters = config.method.parameters().model_dump()
     if "+satl" in method:
-        assert (parameters["negative_quantile"], parameters["positive_quantile"]) == (0.999, 0.1)
-        assert parameters["rate"] is None  # follows the known proportion
-        assert parameters["ranking_weight"] == 0.01
+        thresholds = config.method.thresholds
+        assert (thresholds["negative_quantile"], thresholds["positive_quantile"]) == (0.999, 0.1)
+        assert thresholds["rate"] is None  # follows the known proportion
+        assert config.method.losses["ranking"]["weight"] == 0.01
     if method.startswith("sst"):
-        assert parameters["bank_size"] == 100
+        assert config.method.generators["cross"]["bank_size"] == 100  # type: ignore[index]
     if method.startswith("hst"):
-        assert parameters["prototypes"] == 10
+        assert config.method.generators["prototype"]["size"] == 10  # type: ignore[index]
 
 
 def test_a_misspelt_recipe_is_answered_with_the_nearest() -> None:

@@ -46,7 +46,7 @@ def write_run(
     truth: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write the folder of a finished run, its record included; ``settings`` are of the method."""
+    """Write the folder of a finished run, its record included; ``settings`` are of its thresholds."""
     folder.mkdir(parents=True)
     settings = dict(settings or {})
     base, _, parts = method.partition("+")
@@ -59,7 +59,7 @@ def write_run(
             "proportion": proportion,
         },
         "model": {"backbone": "satl_tiny"},
-        "method": {"name": method, **settings},
+        "method": {"name": method, "thresholds": settings},
         "training": {"epochs": epochs, "stage1_epochs": 2, "seed": seed},
     }
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))

@@ -209,7 +209,7 @@ def test_two_sweeps_of_different_methods_are_not_mixed(tmp_path):
         for rate in (0.1, 0.5):
             write_run(tmp_path / f"{method}-{rate}", method, settings={"rate": rate}, images=60)
     write_run(tmp_path / "other", "hst+sate", settings={"rate": 0.7, "positive_quantile": 0.4}, images=60)
-    swept = group_of(tmp_path).sweep("method.rate", ("hst+sate",))
+    swept = group_of(tmp_path).sweep("method.thresholds.rate", ("hst+sate",))
     assert sorted(run.path.name for run in swept) == ["hst+sate-0.1", "hst+sate-0.5"]
 
 
@@ -221,7 +221,7 @@ def test_how_often_a_run_was_saved_does_not_part_it_from_others(tmp_path):
         config = yaml.safe_load(file.read_text())
         config |= {"training": config["training"] | saving, "images": {"workers": 1, "cache_gb": number}}
         file.write_text(yaml.safe_dump(config))
-    assert len(group_of(tmp_path).sweep("method.rate", ("hst+sate",))) == 3
+    assert len(group_of(tmp_path).sweep("method.thresholds.rate", ("hst+sate",))) == 3
 
 
 def test_the_same_bytes_every_time(experiment, tmp_path):
@@ -251,7 +251,7 @@ def test_what_is_missing_says_how_to_get_it(tmp_path):
     assert [figure.number for figure in drawn.values() if figure.files] == [4, 6]
     assert drawn[6].files[0] == tmp_path / "run" / "figures" / "figure-06-recall-by-class.svg"
     assert "needs a run of sst+satl beside sst: train one with method.name=sst+satl" in str(drawn[13].missing)
-    assert "method.rate" in str(drawn[10].missing)
+    assert "method.thresholds.rate" in str(drawn[10].missing)
     assert "as a sweep in the grid of an experiment" in str(drawn[11].missing)
     assert "sst+satl beside sst" in str(drawn[5].missing)
 

@@ -162,7 +162,7 @@ def test_a_run_fits_it_once_and_keeps_it(tmp_path: Path) -> None:
 
 
 def test_without_weight_there_is_none(tmp_path: Path) -> None:
-    config = tiny_config("method.name=satl+", "method.probe_weight=0", "training.epochs=3")
+    config = tiny_config("method.name=satl+", "method.teacher.probe_weight=0", "training.epochs=3")
     trainer = train(tmp_path / "run", config)
     assert trainer.learner.probe is None
     assert not any(name.startswith("probe") for name in trainer.learner.state_dict())

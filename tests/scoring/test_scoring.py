@@ -185,8 +185,8 @@ def test_features_that_are_not_finite_are_not_stored(wild: float, light: bool) -
     torch.manual_seed(9)
     generator, spared = CrossImageGenerator(2, 3, size=4), CrossImageGenerator(2, 3, size=4)
     if light:
-        generator.lighten()
-        spared.lighten()
+        generator.use_bfloat16_memory()
+        spared.use_bfloat16_memory()
     for step in range(4):  # more than the ring holds
         features, labels, images = torch.randn(3, 2, 3), torch.ones(3, 2), torch.arange(3) + 3 * step
         without = labels.clone()
@@ -279,7 +279,7 @@ def test_bank_survives_a_checkpoint() -> None:
 def test_a_light_bank_takes_half_the_memory_and_scores_the_same_within_rounding() -> None:
     torch.manual_seed(5)
     exact, light = CrossImageGenerator(3, 32, size=4), CrossImageGenerator(3, 32, size=4)
-    light.lighten()
+    light.use_bfloat16_memory()
     for batch in range(4):
         features, labels = torch.randn(6, 3, 32), torch.randint(-1, 2, (6, 3))
         evidence = Evidence(features, None, labels, torch.arange(6) + 6 * batch)

@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from satl.distributed import own_part, sum_across
-from satl.methods import METHODS, Learner
+from satl.methods import METHODS, Learner, StepInputs
 from satl.models.batch_norm import convert_to_shared_batch_norm
 from satl.runs.reading import apply_overrides, make_config
 from satl.scoring import Survey
@@ -43,16 +43,38 @@ TINY: dict[str, Any] = {
 
 # Beside every method as it is: the other ways to count, and every rule that is no method's own.
 VARIANTS: dict[str, tuple[str, ...]] = {
-    "sample": ("method.name=sst+satl", "method.bce_reduction=sample", "method.ranking_reduction=known"),
-    "sum": ("method.name=sst+satl", "method.ranking_reduction=sum", "method.ranking_clamp=false"),
-    "asl by sample": ("method.name=asl", "method.bce_reduction=sample"),
-    "own thresholds": ("method.name=hst", "method.threshold_shared=false"),
-    "temporary": ("method.name=large-loss", "method.variant=temporary", "method.share_step=0.07"),
-    "permanent": ("method.name=large-loss", "method.variant=permanent", "method.memory_cells=30"),
-    "flexmatch": ("method.name=sst", "method.threshold=flexmatch", "method.confidence=0.6"),
-    "cap": ("method.name=sst", "method.threshold=cap"),
-    "mat": ("method.name=sst", "method.threshold=mat"),
-    "large share": ("method.name=satl+", "method.threshold=large-loss", "method.share_step=0.07"),
+    "sample": (
+        "method.name=sst+satl",
+        "method.losses.classification.reduction=sample",
+        "method.losses.pseudo.reduction=sample",
+        "method.losses.ranking.reduction=known",
+    ),
+    "sum": (
+        "method.name=sst+satl",
+        "method.losses.ranking.reduction=sum",
+        "method.losses.ranking.clamp=false",
+    ),
+    "asl by sample": ("method.name=asl", "method.losses.asymmetric.reduction=sample"),
+    "own thresholds": ("method.name=hst", "method.thresholds.shared=false"),
+    "temporary": (
+        "method.name=large-loss",
+        "method.losses.large_loss.variant=correction",
+        "method.thresholds.share_step=0.07",
+    ),
+    "permanent": (
+        "method.name=large-loss",
+        "method.losses.large_loss.variant=correction",
+        "method.thresholds.permanent=true",
+        "method.thresholds.memory_cells=30",
+    ),
+    "flexmatch": ("method.name=sst", "method.thresholds.rule=flexmatch", "method.thresholds.confidence=0.6"),
+    "cap": ("method.name=sst", "method.thresholds.rule=cap"),
+    "mat": ("method.name=sst", "method.thresholds.rule=mat"),
+    "large share": (
+        "method.name=satl+",
+        "method.thresholds.rule=large-loss",
+        "method.thresholds.share_step=0.07",
+    ),
     "frozen": ("method.name=sst+satl", "model.train_stages=[stages.1]"),
 }
 
@@ -111,18 +133,20 @@ def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
         if learner.method.needs("teacher"):
             averaged = own_part(numbers(BATCH, CLASSES, seed=20 + step)) if step > 0 else None
             teacher = learner.taught(averaged, batch[-1])
-        given = {
-            "stage": stage,
-            "ramp": 0.5,
-            "observe": step > 0,
-            "teacher": teacher,
-            "noise": numbers(CLASSES, BATCH * (BATCH - 1) // 2, seed=30 + step),
-        }
+        inputs = StepInputs(
+            *batch,
+            stage=stage,
+            ramp=0.5,
+            observe=step > 0,
+            teacher=teacher,
+            noise=numbers(CLASSES, BATCH * (BATCH - 1) // 2, seed=30 + step),
+            shares=own_part(0.5 + 0.5 * numbers(BATCH, seed=40 + step)),
+        )
         if learner.mixes(stage):
-            mixed = model(*batch, **given, shares=own_part(0.5 + 0.5 * numbers(BATCH, seed=40 + step)))
+            mixed = model(inputs, True)
             mixed.loss.backward()
             found[f"{step}.loss.mixed"] = sum_across(mixed.loss.detach()) / (2 if together else 1)
-        result = model(*batch, **given)
+        result = model(inputs)
         result.loss.backward()
         if stage == 1:
             learner.rules.zero_grad(set_to_none=True)

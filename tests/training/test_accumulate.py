@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from satl.errors import ConfigError
-from satl.methods import Learner
+from satl.methods import Learner, StepInputs
 from satl.models import Backbone, SemanticTransferNetwork
 from satl.runs.config import MethodConfig
 from satl.training.averaging import MovingAverage
-from satl.training.step import StepInputs, TrainingStep
+from satl.training.step import TrainingStep
 from satl.training.tally import EpochTally
 from training.tiny import metrics, tiny_config, train
 
@@ -25,14 +25,14 @@ def make_learner(method: MethodConfig) -> Learner:
     backbone = Backbone("resnet18", kwargs=kwargs, pool=1)
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     network = SemanticTransferNetwork(CLASSES, backbone, torch.eye(CLASSES), **sizes)
-    learner = Learner(method.declared(), method.parameters(), network, proportion=0.5)
+    learner = Learner(*method.configured(), network, proportion=0.5)
     if learner.probe is not None:
         learner.probe.keep(torch.arange(IMAGES), torch.randn(IMAGES, CLASSES), IMAGES)
     learner.network.eval()  # BatchNorm sees a micro-batch at a time
     return learner
 
 
-def inputs(step: int, parts: int, teacher: bool) -> StepInputs:
+def inputs(step: int, stage: int, parts: int, teacher: bool) -> StepInputs:
     generator = torch.Generator().manual_seed(step)
     labels = torch.randint(-1, 2, (IMAGES, CLASSES), generator=generator)
     labels[: IMAGES // 3] = labels[: IMAGES // 3].clamp(
@@ -43,20 +43,21 @@ def inputs(step: int, parts: int, teacher: bool) -> StepInputs:
     noise = torch.rand(CLASSES, parts * (images * (images - 1) // 2), generator=generator)
     clean = pixels if teacher else None
     shares = torch.linspace(0.5, 1.0, IMAGES) if teacher else None
-    return StepInputs(pixels, labels, torch.arange(IMAGES), torch.tensor(0.5), noise, clean, labels, shares)
+    ramp = torch.tensor(0.5)
+    return StepInputs(pixels, labels, torch.arange(IMAGES), stage, True, ramp, noise, clean, labels, shares)
 
 
 # Pairs of images meet within a micro-batch, and pseudo-labels are counted there: these losses are left out.
-ALONE = {"contrast_weight": 0.0, "pseudo_weight": 0.0}
+ALONE = {"contrast": {"weight": 0.0}, "pseudo": {"weight": 0.0}}
 METHODS = {
     "ignore": {},
-    "sample": {"name": "ignore", "bce_reduction": "sample"},
-    "asl": {"bce_reduction": "sample"},
+    "sample": {"name": "ignore", "losses": {"classification": {"reduction": "sample"}}},
+    "asl": {"losses": {"asymmetric": {"reduction": "sample"}}},
     "assume-negative": {},
     "splc": {},
-    "sst+satl": ALONE,
-    "sum": {"name": "sst+satl", "ranking_reduction": "sum", **ALONE},
-    "satl+": ALONE,
+    "sst+satl": {"losses": ALONE},
+    "sum": {"name": "sst+satl", "losses": {"ranking": {"reduction": "sum"}, **ALONE}},
+    "satl+": {"losses": ALONE},
 }
 
 
@@ -74,7 +75,7 @@ def test_micro_batches_make_the_step_of_the_batch(name: str) -> None:
             stage = 1 + number // 2
             if stage == 2:
                 learner.update_thresholds()
-            step(inputs(number, parts, learner.method.needs("teacher")), stage, observe=True)
+            step(inputs(number, stage, parts, learner.method.needs("teacher")))
         states.append({**learner.state_dict(), **average.module.state_dict(prefix="average.")})
         tallies.append(tally)
     key = "network.class_head.output.weight"

@@ -12,11 +12,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from satl.methods import METHODS, Learner
+from satl.methods import METHODS, Learner, StepInputs, configure
 from satl.models import Backbone, SemanticTransferNetwork
 from satl.training.averaging import MovingAverage
+from satl.training.cuda_graph import STEPS_BEFORE_CAPTURE, CudaGraphStep
 from satl.training.optimisers import make_optimiser
-from satl.training.step import STEPS_BEFORE_CAPTURE, StepInputs, TrainingStep, _Replay
+from satl.training.step import TrainingStep
 from satl.training.tally import EpochTally
 from satl.training.trainer import Trainer
 from training.tiny import assert_same, tiny_config, train
@@ -38,7 +39,7 @@ def make_learner(name: str, pair_head: str = "full") -> Learner:
     sizes = {"feature_dim": 16, "attention_dim": 8, "pair_dim": 8, "pair_hidden": 8, "embedding_dim": 6}
     network = SemanticTransferNetwork(CLASSES, backbone, torch.eye(CLASSES), pair_head=pair_head, **sizes)
     method = METHODS[name]
-    learner = Learner(method, method.parameters(), network, proportion=0.5).to(DEVICE).train()
+    learner = Learner(*configure(method, {}), network, proportion=0.5).to(DEVICE).train()
     if learner.probe is not None:
         learner.probe.keep(torch.arange(64, device=DEVICE), torch.randn(64, CLASSES, device=DEVICE), 64)
     with torch.no_grad():
@@ -60,7 +61,7 @@ def make_step(learner: Learner, graph: bool = False, optimiser: str = "adam") ->
     )
 
 
-def make_inputs(learner: Learner, number: int) -> StepInputs:
+def make_inputs(learner: Learner, number: int, stage: int) -> StepInputs:
     generator = torch.Generator().manual_seed(number)
 
     def images() -> Tensor:
@@ -72,6 +73,8 @@ def make_inputs(learner: Learner, number: int) -> StepInputs:
         pixels=pixels,
         labels=torch.randint(-1, 2, (IMAGES, CLASSES), generator=generator).to(DEVICE),
         indices=torch.arange(IMAGES, device=DEVICE) + IMAGES * number,
+        stage=stage,
+        observe=True,
         ramp=torch.tensor(0.5 + 0.1 * number, device=DEVICE),
         noise=torch.rand(CLASSES, IMAGES * (IMAGES - 1) // 2, generator=generator).to(DEVICE),
         clean=images() if method.needs("teacher") else None,
@@ -107,9 +110,8 @@ def compare(name: str, backend: str, pair_head: str = "full") -> None:
     compiled.compile(backend=backend)
     for stage in (1, 2):
         for number in range(2):
-            inputs = make_inputs(learner, number)
-            wanted = eager(inputs, stage, observe=True)
-            found = compiled(inputs, stage, observe=True)
+            inputs = make_inputs(learner, number, stage)
+            wanted, found = eager(inputs), compiled(inputs)
             torch.testing.assert_close(found.loss, wanted.loss, rtol=1e-5, atol=1e-6)
             assert set(found.pseudo) == set(wanted.pseudo)
             for which, labels in wanted.pseudo.items():
@@ -138,17 +140,17 @@ def test_generated_code_gives_the_same_numbers() -> None:
 def test_a_graph_break_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     torch._dynamo.reset()
     learner = make_learner("sst+satl")
-    judge = learner._judge
+    compute_losses = learner._compute_losses
 
     def curious(*arguments: object) -> object:
-        result = judge(*arguments)  # type: ignore[arg-type]
+        result = compute_losses(*arguments)  # type: ignore[arg-type]
         return result if float(result.loss) > 0 else None
 
-    object.__setattr__(learner, "_judge", curious)
+    object.__setattr__(learner, "_compute_losses", curious)
     step = make_step(learner)
     step.compile(backend="eager")
     with pytest.raises(torch._dynamo.exc.TorchDynamoException):
-        step(make_inputs(learner, 0), 2, observe=True)
+        step(make_inputs(learner, 0, 2))
 
 
 @pytest.mark.parametrize("name", sorted(METHODS) if DEVICE.type == "cuda" else ["satl+"])
@@ -159,8 +161,8 @@ def test_a_replayed_step_is_an_ordinary_one(name: str) -> None:
     replayed = make_step(learner, graph=DEVICE.type == "cuda", optimiser="sgd")
     for stage in (1, 2):
         for number in range(2 * STEPS_BEFORE_CAPTURE):
-            inputs = make_inputs(learner, number)
-            wanted, found = plain(inputs, stage, observe=True), replayed(inputs, stage, observe=True)
+            inputs = make_inputs(learner, number, stage)
+            wanted, found = plain(inputs), replayed(inputs)
             torch.testing.assert_close(found.loss, wanted.loss, rtol=1e-4, atol=1e-5)
         for step in (plain, replayed):
             step.learner.update_thresholds()
@@ -190,35 +192,33 @@ def test_around_the_replays_everything_is_as_in_ordinary_steps(monkeypatch: pyte
     monkeypatch.setattr(torch.cuda, "CUDAGraph", FakeGraph)
     monkeypatch.setattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None, raising=False)
     monkeypatch.setattr(torch.cuda, "graph", lambda graph, **how: nullcontext())
-    capture = _Replay._capture
+    capture = CudaGraphStep._capture
 
-    def record(self: _Replay, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> None:
-        capture(self, step, inputs, stage, observe)
+    def record(self: CudaGraphStep, inputs: StepInputs) -> None:
+        capture(self, inputs)
 
         def again() -> None:
-            step.optimiser.zero_grad(set_to_none=True)  # a replay writes its gradients anew
-            assert step.tally is not None
+            self.optimiser.zero_grad(set_to_none=True)  # a replay writes its gradients anew
+            assert replayed.tally is not None
             assert self.inputs is not None
-            step.tally.steps -= 1  # counted by the host, which a replay does not reach
-            self.result = step._step(self.inputs, stage, observe)
+            replayed.tally.steps -= 1  # counted by the host, which a replay does not reach
+            self.result = self.run(self.inputs)
 
         assert isinstance(self.graph, FakeGraph)
         self.graph.again = again
 
-    monkeypatch.setattr(_Replay, "_capture", record)
+    monkeypatch.setattr(CudaGraphStep, "_capture", record)
     learner = make_learner("satl+").cpu()
     plain, replayed = make_step(copy.deepcopy(learner)), make_step(learner)
-    replayed.graph = True
+    replayed.cuda_graph = CudaGraphStep(replayed.run, replayed.optimiser)
     for stage in (1, 2):
         for number in range(2 * STEPS_BEFORE_CAPTURE):
-            inputs = StepInputs(
-                *(value if value is None else value.cpu() for value in make_inputs(learner, number))
-            )
-            wanted, found = plain(inputs, stage, observe=True), replayed(inputs, stage, observe=True)
+            made = make_inputs(learner, number, stage)
+            inputs = StepInputs(*(value.cpu() if isinstance(value, Tensor) else value for value in made))
+            wanted, found = plain(inputs), replayed(inputs)
             torch.testing.assert_close(found.loss, wanted.loss)
-        assert isinstance(replayed._replay, _Replay)
-        assert isinstance(replayed._replay.graph, FakeGraph)
-        assert replayed._replay.graph.replays == STEPS_BEFORE_CAPTURE
+        assert isinstance(replayed.cuda_graph.graph, FakeGraph)
+        assert replayed.cuda_graph.graph.replays == STEPS_BEFORE_CAPTURE
     assert_same_state(plain, replayed)
 
 

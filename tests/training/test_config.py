@@ -31,7 +31,10 @@ def write(path: Path, content: Any) -> Path:
         ("data.scenes.trian=3", ("'data.scenes.trian'", "did you mean 'train'")),
         ("images.flipp=true", ("'images.flipp'", "did you mean 'flip'")),
         ("model.zzz=3", ("'model.zzz'", "valid keys: backbone, backbone_kwargs")),
-        ("method.rat=0.3", ("'method.rat'", "did you mean 'rate'")),
+        ("method.rat=0.3", ("no key 'rat'", "did you mean 'thresholds.rate'")),
+        ("method.threshold_floor=0.3", ("no key 'threshold_floor'", "it is method.thresholds.floor now")),
+        ("method.zzz=0.3", ("no key 'zzz'", "valid keys: name, network, generators, thresholds")),
+        ("method.thresholds.rat=0.3", ("method.thresholds", "no key 'rat'", "did you mean 'rate'")),
         ("method.name=sst+stal", ("method.name", "'sst+stal'", "did you mean 'sst+satl'", "ignore")),
         ("training.epochs=0", ("training.epochs", "greater than or equal to 1", "got 0")),
         ("training.epochs=many", ("training.epochs", "integer", "got 'many'")),
@@ -49,8 +52,8 @@ def write(path: Path, content: Any) -> Path:
         ("data.proportion=1.5", ("data.proportion", "less than or equal to 1", "got 1.5")),
         ("data.table=x.csv", ("data", "either table (with images) or scenes")),
         ("data=null", ("data", "fix this value")),
-        ("method.rate=2", ("method.rate", "less than or equal to 1")),
-        ("method.convention=eq6", ("method.convention", "'eq5'")),
+        ("method.thresholds.rate=2", ("method.thresholds.rate", "less than or equal to 1")),
+        ("method.thresholds.convention=eq6", ("method.thresholds.convention", "'eq5'")),
         ("model.train_stages=some", ("model.train_stages", "'some'")),
         (
             "model.freeze_statistics=true",
@@ -129,7 +132,12 @@ def test_settings_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> Non
         path,
         [
             *("training.lr=1e-4", "training.epochs=7", "training.epochs=8", "images.crop_sizes=[30,20]"),
-            *("data.mask_seed=3", "training.ema=null", "model.train_stages=[layer3,-1]", "method.rate=0.25"),
+            *(
+                "data.mask_seed=3",
+                "training.ema=null",
+                "model.train_stages=[layer3,-1]",
+                "method.thresholds.rate=0.25",
+            ),
         ],
     )
     assert config.training.lr == 1e-4
@@ -139,7 +147,7 @@ def test_settings_win_over_the_file_and_the_last_one_wins(tmp_path: Path) -> Non
     assert config.data.mask_seed == 3
     assert config.training.ema is None
     assert config.model.train_stages == ("layer3", -1)
-    assert config.method.parameters().model_dump()["rate"] == 0.25
+    assert config.method.thresholds["rate"] == 0.25
     assert TINY["training"]["epochs"] == 4  # the content that was given is not changed
 
 
@@ -185,10 +193,11 @@ def test_the_saved_configuration_says_everything_and_reads_back(method: str, tmp
     save_config(config, tmp_path / "config.yaml")
     content = yaml.safe_load((tmp_path / "config.yaml").read_text())
     assert set(content) == set(RunConfig.model_fields)
-    assert set(content["method"]) == {"name", *METHODS[method].parameters.model_fields}
+    assert set(content["method"]["losses"]) == set(METHODS[method].losses)
+    assert content["method"].get("thresholds", {}).get("rule") == METHODS[method].rule
     again = read_config(tmp_path / "config.yaml")
     assert again.resolved() == config.resolved() == content
-    assert again.method.parameters() == config.method.parameters()
+    assert again.method.configured() == config.method.configured()
     save_config(again, tmp_path / "again.yaml")
     assert (tmp_path / "again.yaml").read_text() == (tmp_path / "config.yaml").read_text()
 

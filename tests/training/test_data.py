@@ -166,7 +166,7 @@ def test_a_store_of_another_size_or_without_an_image_is_told(folder: Path, tmp_p
     with pytest.raises(ImageError, match=r"image 'new\.png' of row 8 is not in packed store"):
         load_data(config_of(folder, renamed, images=str(store)))
     (store / "store.json").rename(store / "journal.jsonl")
-    with pytest.raises(ImageError, match="is not finished; run the same `satl pack` again"):
+    with pytest.raises(ImageError, match="is not finished; pack the same table again to resume"):
         load_data(config_of(folder, images=str(store)))
 
 

@@ -131,7 +131,8 @@ def small_demo() -> dict[str, Any]:
     )
     del content["warm_up"]  # comes before the training, in one process
     content["model"]["train_stages"] = "all"
-    content["method"] = {"name": "sst+satl", **content.pop("methods")["sst+satl"], "update_every": 2}
+    content["method"] = {"name": "sst+satl", **content.pop("methods")["sst+satl"]}
+    content["method"]["thresholds"]["update_every"] = 2
     content["data"] = {"scenes": {"train": 100, "val": 41, "test": 8, "size": 48}, "proportion": 0.3}
     content["images"]["workers"] = 0
     content["model"]["backbone_kwargs"] = {"widths": [8, 16, 16]}
@@ -144,7 +145,7 @@ def test_two_processes_train_the_demo_of_one(tmp_path: Path, method: str) -> Non
     config = tmp_path / "demo.yaml"
     content = small_demo()
     if method == "satl+":  # a teacher, and pictures mixed with their neighbours
-        content["method"] = {"name": method, "rate": 0.5, "update_every": 2}
+        content["method"] = {"name": method, "thresholds": {"rate": 0.5, "update_every": 2}}
     config.write_text(yaml.safe_dump(content))
     train = ("train", config, "--out")
     # With 64 bits: with 32 a rounding grows to some tenths of a percent of the loss within these epochs.

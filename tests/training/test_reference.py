@@ -4,7 +4,9 @@ import pytest
 import yaml
 
 from programs import ROOT, load_program
-from satl.methods import METHODS
+from satl.methods import METHODS, configure
+from satl.methods.method import resolved_settings
+from satl.runs.config import flat_settings
 from satl.runs.reading import make_config
 
 DOCS = ROOT / "docs"
@@ -16,8 +18,8 @@ def test_the_page_of_the_configuration_is_up_to_date() -> None:
     assert text == load_program(program).page(), f"run `python {program}`"
     for method in METHODS.values():
         assert f"| `{method.name}` |" in text
-        for name in method.parameters.model_fields:
-            assert f"| `method.{name}` |" in text
+        for key in flat_settings(resolved_settings(method, *configure(method, {}))):
+            assert key == "thresholds.rule" or f"`method.{key}`" in text
 
 
 @pytest.mark.parametrize("page", ["configuration.md", "training.md"])

@@ -26,7 +26,7 @@ from training.tiny import KillAt, Killed, assert_same, assert_same_run, metrics,
 EXTRAS = {
     "ignore": ("training.optimiser=sgd",),
     "sst": ("training.ema=0.9", "training.clip_norm=0.5"),
-    "sst+satl": ("training.ema=0.9", "method.update_every=3", "training.warmup_epochs=0.5"),
+    "sst+satl": ("training.ema=0.9", "method.thresholds.update_every=3", "training.warmup_epochs=0.5"),
     "sst+sate": ("training.evaluate_every=3",),
 }
 

@@ -30,8 +30,12 @@ def make_trainer(folder: Path, *settings: str) -> Trainer:
 @pytest.mark.parametrize("method", sorted(METHODS))
 @pytest.mark.parametrize("epoch", [0, 1, 2])  # stage 1, stage 1 with observation, stage 2
 def test_a_step_never_waits_for_the_device(method: str, epoch: int, tmp_path: Path) -> None:
-    semantic = METHODS[method].threshold == "semantic"
-    settings = (*EVERYTHING, f"method.name={method}", *(("method.update_every=1",) if semantic else ()))
+    semantic = METHODS[method].rule == "semantic"
+    settings = (
+        *EVERYTHING,
+        f"method.name={method}",
+        *(("method.thresholds.update_every=1",) if semantic else ()),
+    )
     trainer = make_trainer(tmp_path, *settings)
     trainer.learner.train()
     before = {name: value.clone() for name, value in trainer.learner.state_dict().items()}

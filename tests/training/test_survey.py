@@ -71,7 +71,9 @@ def surveyed(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, epoch: int = 2) 
 def test_features_are_those_of_the_network_on_unaugmented_training_images(
     size: int, batch_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainer = make_trainer(tmp_path, f"method.prototype_samples={size}", f"training.batch_size={batch_size}")
+    trainer = make_trainer(
+        tmp_path, f"method.generators.prototype.samples={size}", f"training.batch_size={batch_size}"
+    )
     trainer.learner.train()
     (survey,) = surveyed(trainer, monkeypatch)
     data, network = trainer.data, trainer.learner.network.eval()
@@ -122,7 +124,7 @@ def test_only_the_class_features_are_computed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_surveys_come_with_the_epochs_of_stage_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainer = make_trainer(tmp_path, "method.prototype_every=2", "training.epochs=8")
+    trainer = make_trainer(tmp_path, "method.generators.prototype.every=2", "training.epochs=8")
     assert [len(surveyed(trainer, monkeypatch, epoch)) for epoch in range(2, 8)] == [1, 0, 1, 0, 1, 0]
     config = tiny_config("method.name=sst")
     bank = Trainer(config, load_data(config), RunFolder(tmp_path))

@@ -132,7 +132,7 @@ def test_training_learns_and_pseudo_labels_beat_chance(tmp_path: Path) -> None:
         "training.epochs=16",
         "training.stage1_epochs=8",
         "training.lr=0.01",
-        "method.negative_quantile=0.9",
+        "method.thresholds.negative_quantile=0.9",
         "model.backbone_kwargs.channels=[16,16,32,32]",
         "model.feature_dim=64",
         "model.attention_dim=32",
@@ -241,7 +241,7 @@ def test_a_decoding_process_that_is_killed_is_told_wherever_torch_raises_it(
         raise error
 
     monkeypatch.setattr(trainer, "train_step", signalled)
-    with pytest.raises(ImageError, match=r"ended by the system.*set images\.workers to"):
+    with pytest.raises(ImageError, match=r"killed by the system.*set images\.workers to"):
         trainer.fit()
     error = RuntimeError("something else")
     with pytest.raises(RuntimeError, match="something else"):

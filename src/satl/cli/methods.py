@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
     from rich.console import Console
 
-    from satl.methods import Method
+    from satl.methods import Method, Parameters
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +30,7 @@ def methods(
 
     from satl.errors import ConfigError, nearest
     from satl.methods import METHODS
-    from satl.methods.declaration import RULES
+    from satl.methods.method_parts import RULES
 
     console = Console(highlight=False, markup=False)
     choices = RULES if rules else METHODS
@@ -62,11 +60,11 @@ def _print_methods(console: Console) -> None:
     for method in METHODS.values():
         source = _short(method.reference)
         about = Text(method.summary).append(f" {source}." if source else "", style="dim")
-        table.add_row(Text(method.name, style="bold"), method.threshold or "-", about)
+        table.add_row(Text(method.name, style="bold"), method.rule or "-", about)
     console.print(table)
     console.print()
     console.print("satl methods NAME shows the parts of one and what can be set.", soft_wrap=True)
-    console.print("satl methods --rules lists the rules that method.threshold takes.", soft_wrap=True)
+    console.print("satl methods --rules lists the rules that method.thresholds.rule takes.", soft_wrap=True)
 
 
 def _short(reference: str) -> str:
@@ -83,6 +81,8 @@ def _short(reference: str) -> str:
 
 
 def _print_method(console: Console, method: Method) -> None:
+    from satl.methods import configure
+
     console.print(method.name, style="bold")
     console.print(method.summary, soft_wrap=True)
     console.print(method.reference, style="dim", soft_wrap=True)
@@ -90,30 +90,41 @@ def _print_method(console: Console, method: Method) -> None:
     for what, names in (
         ("network", (method.network,)),
         ("generators", method.generators),
-        ("threshold", (method.threshold,) if method.threshold else ()),
+        ("threshold", (method.rule,) if method.rule else ()),
         ("stage 1", method.stage1),
         ("stage 2", method.stage2),
     ):
         console.print(f"{what:<12}{', '.join(names) or '-'}", soft_wrap=True)
     console.print()
-    _print_fields(console, method.parameters.model_fields)
+    _, parameters = configure(method, {})
+    _print_section(console, "method.network", parameters.network)
+    for name, own in parameters.generators.items():
+        _print_section(console, f"method.generators.{name}", own)
+    if parameters.thresholds is not None:
+        console.print(f"method.thresholds.rule = {method.rule}  The threshold rule.", soft_wrap=True)
+        _print_section(console, "method.thresholds", parameters.thresholds)
+    for name, own in parameters.losses.items():
+        _print_section(console, f"method.losses.{name}", own)
+    if parameters.teacher is not None:
+        _print_section(console, "method.teacher", parameters.teacher)
 
 
 def _print_rules(console: Console, name: str | None) -> None:
-    from satl.methods.declaration import RULES
+    from satl.methods.method_parts import RULES
 
     for rule in RULES if name is None else (name,):
         console.print(f"{rule}  {RULES[rule].summary}", soft_wrap=True)
-        _print_fields(console, RULES[rule].own_fields, indent="    ")
+        _print_section(console, "    method.thresholds", RULES[rule].parameters())
     if name is None:
         console.print()
         console.print(
-            "satl train --set method.threshold=NAME puts one into a method; satl thresholds --rule NAME applies one "
-            "to a file of scores.",
+            "satl train --set method.thresholds.rule=NAME puts one into a method; satl thresholds --rule NAME applies "
+            "one to a file of scores.",
             soft_wrap=True,
         )
 
 
-def _print_fields(console: Console, fields: Mapping[str, FieldInfo], indent: str = "") -> None:
-    for name, field in fields.items():
-        console.print(f"{indent}method.{name} = {field.default}  {field.description}", soft_wrap=True)
+def _print_section(console: Console, section: str, parameters: Parameters) -> None:
+    """Print the keys of a part with their defaults."""
+    for name, field in type(parameters).model_fields.items():
+        console.print(f"{section}.{name} = {getattr(parameters, name)}  {field.description}", soft_wrap=True)

@@ -14,7 +14,7 @@ from satl.errors import ConfigError, TableError, nearest
 
 if TYPE_CHECKING:
     from satl.labels import LabelTable
-    from satl.methods.declaration import Parameters
+    from satl.methods import Parameters
     from satl.scores import ScoreTable
     from satl.thresholds import ThresholdRule
     from satl.thresholds.application import ClassThreshold
@@ -68,7 +68,7 @@ def thresholds(
     """Choose one threshold per class from scores and labels, and count what it accepts."""
     from satl.files import check_out
     from satl.inference.threshold_files import write_rule_thresholds
-    from satl.methods.declaration import RULES
+    from satl.methods.method_parts import RULES
 
     if rule not in RULES:
         raise ConfigError(
@@ -84,11 +84,11 @@ def thresholds(
     values = np.ascontiguousarray(file.values)
     if max_uncertainty is not None:
         values = _certain(file, values, table, max_uncertainty)
-    from satl.methods.parts import Setting
+    from satl.methods.generators import PartContext
     from satl.thresholds.application import apply_rule
 
     proportion = float(table.known.mean())
-    built: ThresholdRule = RULES[rule](Setting(parameters, table.num_classes, 0, proportion))
+    built: ThresholdRule = RULES[rule].build(PartContext(table.num_classes, 0, proportion), parameters)
     if updates is not None and any(True for _ in built.parameters()):
         raise ConfigError(
             f"--updates {updates}: rule '{rule}' is moved by training, not by updates; leave the option out to see "
@@ -109,18 +109,21 @@ def thresholds(
 def _parameters(rule: str, settings: list[str]) -> Parameters:
     from pydantic import ValidationError
 
-    from satl.methods.declaration import RULES
+    from satl.methods.method_parts import RULES
     from satl.runs.settings import plain_value
 
     part = RULES[rule]
     given: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
-        name = name.strip().removeprefix("method.")
+        name = name.strip().removeprefix("method.thresholds.")
         if not equals:
             raise ConfigError(f"--set {text}: write it as name=value, for example confidence=0.9.")
-        if name not in part.own_fields:
-            hint = nearest(name, part.own_fields) or f"; it has: {', '.join(part.own_fields)}"
+        if name not in part.parameters.model_fields:
+            hint = (
+                nearest(name, part.parameters.model_fields)
+                or f"; it has: {', '.join(part.parameters.model_fields)}"
+            )
             raise ConfigError(f"--set {text}: rule '{rule}' has no parameter '{name}'{hint}.")
         try:
             given[name] = plain_value(value)

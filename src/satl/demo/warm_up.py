@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from satl.files import atomic_path
 from satl.models.backbone import Backbone
-from satl.runs.config import Section
 from satl.scenes import SCENE_CLASSES, render_object
+from satl.sections import Section
 from satl.training.build import build_augment, build_transform
 
 if TYPE_CHECKING:

@@ -199,7 +199,7 @@ class RunGroup:
         """Return the runs of one method that differ in one setting (and seed and proportion) only.
 
         Args:
-            key: the setting, as ``method.rate``.
+            key: the setting, as ``method.thresholds.rate``.
             preferred: methods to take first; of several sweeps of a method the one with most values is taken.
         """
         ranks = {name: rank for rank, name in enumerate(preferred)}

@@ -74,7 +74,7 @@ class Variant(Restriction):
 class Sweep(Restriction):
     """One setting over a list of values."""
 
-    key: str = Field(description="The setting, for example method.rate.")
+    key: str = Field(description="The setting, for example method.thresholds.rate.")
     values: tuple[Any, ...] = Field(min_length=1, description="The values it takes.")
     set: tuple[Setting, ...] = Field((), description="Further settings of all its runs.")
 
@@ -87,7 +87,7 @@ class Sweep(Restriction):
 
     @property
     def title(self) -> str:
-        """The last part of the key: ``rate`` for ``method.rate``."""
+        """The last part of the key: ``rate`` for ``method.thresholds.rate``."""
         return self.key.rsplit(".", maxsplit=1)[-1]
 
     def setting(self, value: Any) -> str:

@@ -74,7 +74,7 @@ class Paper:
         return str(self.content["prose"][key]["text"])
 
     def prose_of_setting(self, setting: str) -> tuple[str, ...]:
-        """Return the findings about a setting such as ``method.rate``."""
+        """Return the findings about a setting such as ``method.thresholds.rate``."""
         found = (entry for entry in self.content["prose"].values() if entry.get("setting") == setting)
         return tuple(str(entry["text"]) for entry in found)
 

@@ -164,9 +164,14 @@ def read_plain_config(path: Path) -> dict[str, Any]:
     file = path / "config.yaml"
     try:
         content = yaml.load(file.read_text(encoding="utf-8"), _LOADER)
-        return {**content, "method": dict(content["method"]), "training": dict(content["training"])}
+        method, training = dict(content["method"]), dict(content["training"])
     except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         raise RunError("cannot be read", where=file, remedy="restore it from a copy of the run") from error
+    if "bce_reduction" in method:  # written before each part of a method had a section of its own
+        from satl.methods.old_keys import with_new_keys
+
+        method = with_new_keys(method)
+    return {**content, "method": method, "training": training}
 
 
 def is_finished(config: Mapping[str, Any], epochs: int) -> bool:

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from satl.checks.tensor_checks import check_cells, known_cells
 
-LargeLossVariant = Literal["rejection", "temporary", "permanent"]
+LargeLossVariant = Literal["rejection", "correction"]
 
 
 def large_loss(logits: Tensor, labels: Tensor, chosen: Tensor, variant: LargeLossVariant) -> Tensor:
     """Average the binary cross-entropy over all cells, in float32 whatever the autocast state.
 
     Unknown cells count as negative. Those that ``chosen`` calls positive, because as negatives their loss would
-    be large, cost nothing (``rejection``, the published LL-R) or count as positive (``temporary`` and
-    ``permanent``, LL-Ct and LL-Cp, which differ in what is chosen).
+    be large, cost nothing (``rejection``, the published LL-R) or count as positive (``correction``: LL-Ct and
+    LL-Cp, which differ in what is chosen).
 
     Args:
         logits: ``(B, C)``.
@@ -36,8 +36,8 @@ def large_loss(logits: Tensor, labels: Tensor, chosen: Tensor, variant: LargeLos
     >>> large_loss(logits, labels, torch.tensor([[-1, 1]]), "rejection")
     tensor(0.3466)
     """
-    if variant not in ("rejection", "temporary", "permanent"):
-        raise ValueError(f"variant must be 'rejection', 'temporary' or 'permanent', got {variant!r}.")
+    if variant not in ("rejection", "correction"):
+        raise ValueError(f"variant must be 'rejection' or 'correction', got {variant!r}.")
     check_cells(logits, labels)
     check_cells(logits, chosen, labels_name="chosen")
     counted = torch.ones_like(labels, dtype=torch.bool)

@@ -6,30 +6,31 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.losses import asymmetric_loss
-from satl.methods.declaration import TERMS, Method, Parameters
-from satl.methods.parts import StepContext
-from satl.methods.registration import register_method
+from satl.methods.loss_terms import ReductionParameters
+from satl.methods.method import Method
+from satl.methods.method_parts import LOSSES
+from satl.methods.registry import register_method
+from satl.methods.step_data import StepContext
 
 
-class AsymmetricParameters(Parameters):
-    """Parameters of the asymmetric loss."""
+class AsymmetricParameters(ReductionParameters):
+    """Cross-entropy over the known cells that discounts easy ones, negatives more than positives."""
 
     gamma_positive: float = Field(0.0, ge=0, description="How much easy positives are discounted.")
     gamma_negative: float = Field(4.0, ge=0, description="How much easy negatives are discounted.")
     margin: float = Field(0.05, ge=0, lt=1, description="Probability below which a negative costs nothing.")
 
 
-@TERMS.register("asymmetric", AsymmetricParameters)
-def _asymmetric(context: StepContext) -> Tensor:
-    parameters = context.parameters
+@LOSSES.register("asymmetric", AsymmetricParameters)
+def _asymmetric(context: StepContext, parameters: AsymmetricParameters) -> Tensor:
     return asymmetric_loss(
         context.output.logits,
         context.labels,
         parameters.gamma_positive,
         parameters.gamma_negative,
         parameters.margin,
-        parameters.bce_reduction,
-        context.batch,
+        parameters.reduction,
+        context.all_labels,
     )
 
 

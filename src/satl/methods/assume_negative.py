@@ -6,15 +6,18 @@ import torch
 from torch import Tensor
 
 from satl.losses import partial_bce
-from satl.methods.declaration import TERMS, Method
-from satl.methods.parts import StepContext
-from satl.methods.registration import register_method
+from satl.methods.loss_terms import ReductionParameters
+from satl.methods.method import Method
+from satl.methods.method_parts import LOSSES
+from satl.methods.registry import register_method
+from satl.methods.step_data import StepContext
 
 
-@TERMS.register("assumed")
-def _assumed(context: StepContext) -> Tensor:
+@LOSSES.register("assumed", ReductionParameters)
+def _assumed(context: StepContext, parameters: ReductionParameters) -> Tensor:
+    """Binary cross-entropy over all cells, unknown ones as negatives."""
     labels = torch.where(context.labels == 0, -1, context.labels)
-    return partial_bce(context.output.logits, labels, context.parameters.bce_reduction)
+    return partial_bce(context.output.logits, labels, parameters.reduction)
 
 
 register_method(

@@ -5,17 +5,20 @@ from __future__ import annotations
 from torch import Tensor
 
 from satl.losses import partial_bce
-from satl.methods.declaration import TERMS, Method
-from satl.methods.parts import StepContext
-from satl.methods.registration import register_method
+from satl.methods.loss_terms import ReductionParameters
+from satl.methods.method import Method
+from satl.methods.method_parts import LOSSES
+from satl.methods.registry import register_method
+from satl.methods.step_data import StepContext
 from satl.thresholds.functional import negative_labels
 
 
-@TERMS.register("curriculum")
-def _curriculum(context: StepContext) -> Tensor:
+@LOSSES.register("curriculum", ReductionParameters, needs=["probability scores"])
+def _curriculum(context: StepContext, parameters: ReductionParameters) -> Tensor:
+    """Binary cross-entropy over the known cells and the confident ones of either sign."""
     scores, rule = context.scores["probability"], context.rules["probability"]
     labels = negative_labels(scores.values, context.pseudo["probability"], rule.value)
-    return partial_bce(context.output.logits, labels, context.parameters.bce_reduction)
+    return partial_bce(context.output.logits, labels, parameters.reduction)
 
 
 register_method(
@@ -29,7 +32,7 @@ register_method(
         stage1=("classification",),
         stage2=("curriculum",),
         generators=("probability",),
-        threshold="fixed",
-        defaults={"confidence": 0.88},
+        rule="fixed",
+        defaults={"thresholds": {"confidence": 0.88}},
     )
 )

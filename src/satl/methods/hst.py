@@ -8,80 +8,77 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.losses import prototype_contrast
-from satl.methods.declaration import GENERATORS, RULES, TERMS, LeaveOneOutParameters, Method, Parameters
-from satl.methods.parts import Setting, StepContext
-from satl.methods.registration import register_method
+from satl.methods.generators import LeaveOneOutParameters, PartContext
+from satl.methods.method import Method
+from satl.methods.method_parts import GENERATORS, LOSSES, RULES
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
 from satl.methods.satl_parts import register_with_satl
+from satl.methods.step_data import StepContext
 from satl.scoring import Generator, PrototypeGenerator
 from satl.thresholds import LearnedThreshold, ThresholdRule
 
 
 class PrototypeParameters(LeaveOneOutParameters):
-    """Parameters of the prototype generator."""
+    """Similarity to prototypes of each class."""
 
-    prototypes: int = Field(10, ge=1, description="Prototypes per class.")
-    prototype_every: int = Field(5, ge=1, description="Epochs of stage 2 after which they are computed anew.")
-    prototype_samples: int = Field(
+    size: int = Field(10, ge=1, description="Prototypes per class.")
+    every: int = Field(5, ge=1, description="Epochs of stage 2 after which they are computed anew.")
+    samples: int = Field(
         512, ge=1, description="Known positives per class that they are computed from, at most."
     )
 
 
 class LearnedParameters(Parameters):
-    """Parameters of HST's dynamic threshold learning (DTL)."""
+    """HST's dynamic threshold learning (DTL): the optimiser moves the thresholds."""
 
-    threshold_weight: float = Field(0.1, ge=0, description="Weight of the loss that moves the thresholds.")
-    threshold_shared: bool = Field(
+    weight: float = Field(0.1, ge=0, description="Weight of the loss that moves the thresholds.")
+    shared: bool = Field(
         True,
         description="One threshold for all classes, as in HST's code; false gives each class its own.",
     )
-    threshold_decay: bool = Field(
+    decay: bool = Field(
         True,
         description="Let weight decay lower the thresholds too, as in HST's code; without it they hardly leave 1.",
     )
 
 
 class PrototypeContrastParameters(Parameters):
-    """Parameters of the prototype contrast."""
+    """The contrastive loss of class features and prototypes."""
 
-    prototype_weight: float = Field(0.05, ge=0, description="Weight of the prototype contrast.")
-    prototype_sign: Literal["fixed", "reference"] = Field(
+    weight: float = Field(0.05, ge=0, description="Weight of the prototype contrast.")
+    sign: Literal["fixed", "reference"] = Field(
         "fixed",
         description="'reference' is the published code, which pushes positives away from their prototypes.",
     )
 
 
 @GENERATORS.register("prototype", PrototypeParameters)
-def _prototype(setting: Setting) -> Generator:
-    parameters = setting.parameters
+def _prototype(context: PartContext, parameters: PrototypeParameters) -> Generator:
+    """Similarity to prototypes of each class."""
     return PrototypeGenerator(
-        setting.num_classes,
-        setting.feature_dim,
-        size=parameters.prototypes,
-        every=parameters.prototype_every,
-        samples=parameters.prototype_samples,
+        context.num_classes,
+        context.feature_dim,
+        size=parameters.size,
+        every=parameters.every,
+        samples=parameters.samples,
         leave_one_out=parameters.leave_one_out,
     )
 
 
 @RULES.register("learned", LearnedParameters)
-def _learned(setting: Setting) -> ThresholdRule:
+def _learned(context: PartContext, parameters: LearnedParameters) -> ThresholdRule:
     """HST's dynamic threshold learning: the optimiser moves the thresholds."""
-    parameters = setting.parameters
     return LearnedThreshold(
-        setting.num_classes,
-        weight=parameters.threshold_weight,
-        shared=parameters.threshold_shared,
-        decay=parameters.threshold_decay,
+        context.num_classes, weight=parameters.weight, shared=parameters.shared, decay=parameters.decay
     )
 
 
-@TERMS.register("prototype_contrast", PrototypeContrastParameters, needs=["prototype scores"])
-def _prototype_contrast(context: StepContext) -> Tensor:
-    parameters = context.parameters
+@LOSSES.register("prototype_contrast", PrototypeContrastParameters, needs=["prototype scores"])
+def _prototype_contrast(context: StepContext, parameters: PrototypeContrastParameters) -> Tensor:
     # A score that means nothing is 0 and has no gradient: it costs as much as an unknown cell.
     scores = context.scores["prototype"].values
-    weight: float = parameters.prototype_weight
-    return weight * prototype_contrast(scores, context.labels, parameters.prototype_sign)
+    return parameters.weight * prototype_contrast(scores, context.labels, parameters.sign)
 
 
 _STAGE1 = ("classification", "cooccurrence", "contrast")
@@ -94,7 +91,7 @@ HST = register_method(
         stage1=_STAGE1,
         stage2=(*_STAGE1, "pseudo", "prototype_contrast"),
         generators=("intra", "prototype"),
-        threshold="learned",
+        rule="learned",
     )
 )
 register_with_satl(HST, usual_thresholds="its learned thresholds")

@@ -1,7 +1,7 @@
 """The baseline next to every result: unknown cells are ignored."""
 
-from satl.methods.declaration import Method
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.registry import register_method
 
 register_method(
     Method(

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from satl.methods.declaration import NETWORKS, Method, Parameters
-from satl.methods.networks import NetworkSetting
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.method_parts import NETWORKS
+from satl.methods.networks import NetworkContext
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
 from satl.models.kggr import KGGRNetwork
 
 
 class KGGRParameters(Parameters):
-    """Parameters of KGGR's network."""
+    """KGGR: class features and class weights, both propagated over the co-occurrence graph."""
 
     zero_gates: bool = Field(
         False, description="Start the propagation of class weights at zero; for training that is unstable."
@@ -20,16 +22,16 @@ class KGGRParameters(Parameters):
 
 
 @NETWORKS.register("kggr", KGGRParameters)
-def _kggr(setting: NetworkSetting) -> nn.Module:
+def _kggr(context: NetworkContext, parameters: KGGRParameters) -> nn.Module:
     network = KGGRNetwork(
-        num_classes=len(setting.classes),
-        backbone=setting.backbone(),
-        graph=setting.graph(),
-        embeddings=setting.embeddings(),
-        zero_gates=setting.parameters.zero_gates,
-        **setting.given("feature_dim", "attention_dim", "embedding_dim", "steps"),
+        num_classes=len(context.classes),
+        backbone=context.backbone(),
+        graph=context.graph(),
+        embeddings=context.embeddings(),
+        zero_gates=parameters.zero_gates,
+        **context.given("feature_dim", "attention_dim", "embedding_dim", "steps"),
     )
-    return setting.started(network)
+    return context.started(network)
 
 
 register_method(

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field
 from torch import Tensor
 
 from satl.losses import large_loss
-from satl.methods.declaration import TERMS, Method
-from satl.methods.parts import StepContext
-from satl.methods.registration import register_method
-from satl.methods.rules import LargeLossParameters
+from satl.methods.method import Method
+from satl.methods.method_parts import LOSSES
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
+from satl.methods.step_data import StepContext
 
 
-@TERMS.register("large_loss", LargeLossParameters)
-def _large_loss(context: StepContext) -> Tensor:
+class LargeLossParameters(Parameters):
+    """Cross-entropy over all cells, unknown ones as negatives, except those with the largest loss."""
+
+    variant: Literal["rejection", "correction"] = Field(
+        "rejection",
+        description="Leave those with the largest loss out (LL-R), or count them as positive (LL-Ct; LL-Cp with "
+        "thresholds.permanent).",
+    )
+
+
+@LOSSES.register("large_loss", LargeLossParameters)
+def _large_loss(context: StepContext, parameters: LargeLossParameters) -> Tensor:
     # Stage 1 makes no pseudo-labels: all unknown cells count as negative.
     chosen = context.pseudo.get("probability", context.labels)
-    return large_loss(context.output.logits, context.labels, chosen, context.parameters.variant)
+    return large_loss(context.output.logits, context.labels, chosen, parameters.variant)
 
 
 register_method(
@@ -28,6 +42,6 @@ register_method(
         stage1=("large_loss",),
         stage2=("large_loss",),
         generators=("probability",),
-        threshold="large-loss",
+        rule="large-loss",
     )
 )

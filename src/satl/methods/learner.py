@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch._functorch.config as functorch
 from torch import Tensor, nn
 
-from satl.methods.declaration import GENERATORS, RULES, TERMS, Method, Parameters
+from satl.methods.generators import PartContext
+from satl.methods.method import Method, MethodParameters
+from satl.methods.method_parts import GENERATORS, LOSSES, RULES
 from satl.methods.mixing import mix
-from satl.methods.parts import Setting, StepContext
+from satl.methods.step_data import StepContext, StepInputs, StepResult
 from satl.models.functional import symmetric_pairs
 from satl.models.semantic_transfer import NetworkOutput
 from satl.scoring import Evidence, Generator, ProbeOpinion, Scores, Survey
-from satl.thresholds import LearnedThreshold, ThresholdRule
+from satl.thresholds import ThresholdRule
 
 KEPT_FOR_BACKWARD = 0.6
 """Share of the activations that compiled code may keep for the backward pass; the rest is computed again.
@@ -26,20 +28,8 @@ for their size, such as 1 x 1 convolutions and those with the graph of classes.
 """
 
 
-_COMPILED = ("_run_network", "_judge", "_judge_mixed")
+_COMPILED = ("_run_network", "_compute_losses", "_compute_mixed_losses")
 """Methods of a learner that :meth:`Learner.compile_step` puts compiled code in the place of."""
-
-
-class StepResult(NamedTuple):
-    """What one training step computes before the backward pass."""
-
-    loss: Tensor
-    parts: dict[str, Tensor]
-    """The weighted terms of the loss, detached."""
-    pseudo: dict[str, Tensor]
-    """``(B, C)`` labels filled by each generator, in stage 2."""
-    evidence: Evidence | None
-    """For :meth:`Learner.remember`, after the backward pass."""
 
 
 class Learner(nn.Module):
@@ -52,37 +42,31 @@ class Learner(nn.Module):
     ``threshold``, whatever the method.
     """
 
-    def __init__(self, method: Method, parameters: Parameters, network: nn.Module, proportion: float) -> None:
+    def __init__(
+        self, method: Method, parameters: MethodParameters, network: nn.Module, proportion: float
+    ) -> None:
         super().__init__()
         self.method = method
-        self.parameters_of_method = parameters
+        self.method_parameters = parameters
         self.network = network
-        setting = Setting(parameters, int(network.num_classes), int(network.feature_dim), proportion)  # type: ignore[arg-type]
-        generators = {name: GENERATORS[name](setting) for name in method.generators}
+        context = PartContext(int(network.num_classes), int(network.feature_dim), proportion)  # type: ignore[arg-type]
+        generators = {
+            name: GENERATORS[name].build(context, parameters.generators[name]) for name in method.generators
+        }
         self.generators = nn.ModuleDict(generators)
         self.rules = nn.ModuleDict(
             {
-                name: RULES[method.threshold](replace(setting, probability=generator.probability))
+                name: RULES[method.rule].build(
+                    replace(context, probability=generator.probability), parameters.thresholds
+                )
                 for name, generator in generators.items()
-                if method.threshold
+                if method.rule
             }
         )
-        self.probe_weight: float = getattr(parameters, "probe_weight", 0.0)
-        self.probe = ProbeOpinion(setting.num_classes) if self.probe_weight else None
+        self.probe_weight = 0.0 if parameters.teacher is None else parameters.teacher.probe_weight
+        self.probe = ProbeOpinion(context.num_classes) if self.probe_weight else None
 
-    def forward(
-        self,
-        images: Tensor,
-        labels: Tensor,
-        indices: Tensor,
-        stage: int,
-        ramp: Tensor | float,
-        observe: bool,
-        teacher: Tensor | None = None,
-        noise: Tensor | None = None,
-        batch: Tensor | None = None,
-        shares: Tensor | None = None,
-    ) -> StepResult:
+    def forward(self, inputs: StepInputs, mixed: bool = False) -> StepResult:
         """Compute the loss of one batch, or of one of the equal micro-batches that it is done in.
 
         The mean of the losses of micro-batches, and of processes, is the loss of the batch; what is counted only
@@ -90,27 +74,16 @@ class Learner(nn.Module):
         processes.
 
         Args:
-            images: ``(B, 3, H, W)`` normalised pixels.
-            labels: ``(B, C)`` with +1, -1, 0.
-            indices: ``(B,)`` index of each image in the training set.
-            stage: 1 or 2.
-            ramp: weight in [0, 1] of the terms that grow during the first epoch.
-            observe: whether the threshold rules take note of the scores.
-            teacher: ``(B, C)`` probabilities of the teacher, for methods that need one.
-            noise: ``(C, B (B - 1) / 2)`` in [0, 1) for terms that choose pairs of images at random, with the B of
-                all processes together; drawn where it is not given, which one process alone may do.
-            batch: ``(N, C)`` all labels of the batch in this process, where ``labels`` are those of a micro-batch.
-            shares: ``(B,)`` how much of each mixed image is the image itself. Where it is given, the loss is that of
-                the images mixed so, and of nothing else; :meth:`mixes` says which steps want such a call beside the
-                other one.
+            inputs: of the step.
+            mixed: compute the loss of the images mixed by ``inputs.shares``, and of nothing else; :meth:`mixes` says
+                which steps want such a call beside the other one.
         """
         with_pairs = self.method.needs("pairs")
-        if shares is not None:
-            return self._judge_mixed(
-                self._run_network(mix(images, shares), with_pairs=with_pairs), labels, stage, teacher, shares
-            )
-        output = self._run_network(images, with_pairs=with_pairs)
-        return self._judge(output, labels, indices, stage, ramp, observe, teacher, noise, batch)
+        if mixed:
+            assert inputs.shares is not None
+            output = self._run_network(mix(inputs.pixels, inputs.shares), with_pairs=with_pairs)
+            return self._compute_mixed_losses(output, inputs)
+        return self._compute_losses(self._run_network(inputs.pixels, with_pairs=with_pairs), inputs)
 
     def mixes(self, stage: int) -> bool:
         """Whether a step of this stage has a further call of :meth:`forward`, for mixed images.
@@ -119,19 +92,17 @@ class Learner(nn.Module):
         """
         if stage == 1 and (self.probe is None or self.wants_probe):
             return False
-        # A weight of 0 saves the call; terms that have no weight of this name always want it.
-        return bool(self._terms(stage, mixed=True)) and bool(
-            getattr(self.parameters_of_method, "mix_weight", 1.0)
-        )
+        terms = self._terms(stage, mixed=True)
+        return any(not self.method_parameters.losses[name].switched_off for name in terms)
 
     def asks_teacher(self, stage: int) -> bool:
         """Whether a term of this stage looks at the teacher; those about mixed images take what there is."""
-        return any("teacher" in TERMS[name].needs for name in self._terms(stage, mixed=False))
+        return any("teacher" in LOSSES[name].needs for name in self._terms(stage, mixed=False))
 
     def _terms(self, stage: int, mixed: bool) -> list[str]:
         """Return the names of a stage's terms that are about mixed images, or of those that are not."""
         terms = self.method.stage2 if stage == 2 else self.method.stage1
-        return [name for name in terms if ("mixed" in TERMS[name].needs) == mixed]
+        return [name for name in terms if ("mixed" in LOSSES[name].needs) == mixed]
 
     def compile_step(self, **options: Any) -> None:
         """From now on let :meth:`forward` run compiled code; other methods and ``network`` itself stay as they are.
@@ -145,9 +116,13 @@ class Learner(nn.Module):
         """
         compiled = {"fullgraph": True, "dynamic": False, **options}
         # Past nn.Module, which would take the wrapper for a further part with weights of its own.
-        parts: tuple[Callable[..., Any], ...] = (self.network, self._judge, self._judge_mixed)
+        parts: tuple[Callable[..., Any], ...] = (
+            self.network,
+            self._compute_losses,
+            self._compute_mixed_losses,
+        )
         for name, function in zip(_COMPILED, parts, strict=True):
-            object.__setattr__(self, name, _sparing(torch.compile(function, **compiled)))
+            object.__setattr__(self, name, _with_memory_budget(torch.compile(function, **compiled)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled and copied: all but compiled code, which belongs to this process and learner."""
@@ -157,70 +132,59 @@ class Learner(nn.Module):
         output: NetworkOutput = self.network(images, with_pairs=with_pairs)
         return output
 
-    def _judge(
-        self,
-        output: NetworkOutput,
-        labels: Tensor,
-        indices: Tensor,
-        stage: int,
-        ramp: Tensor | float,
-        observe: bool,
-        teacher: Tensor | None,
-        noise: Tensor | None,
-        batch: Tensor | None,
-    ) -> StepResult:
+    def _compute_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
         """Everything of :meth:`forward` that follows the network: scores, pseudo-labels, losses, histograms."""
+        labels, stage = inputs.labels, inputs.stage
         evidence, scores, pseudo = None, {}, {}
         if self.generators:
-            evidence = self._evidence(output, labels, indices, teacher)
-        if evidence is not None and (stage == 2 or observe):
+            evidence = self._evidence(output, labels, inputs.indices, inputs.teacher)
+        if evidence is not None and (stage == 2 or inputs.observe):
             scores = {name: generator(evidence) for name, generator in self.generators.items()}
             _check_scores(scores, labels)
         if stage == 2:
             pseudo = {
-                name: self._rule(name).pseudo_labels(_or_else(score, -1.0), labels, indices)
+                name: self._rule(name).pseudo_labels(_or_else(score, -1.0), labels, inputs.indices)
                 for name, score in scores.items()
             }
         rules = {name: self._rule(name) for name in scores}
-        parameters = self.parameters_of_method
-        context = StepContext(parameters, output, labels, scores, pseudo, rules, teacher, noise, batch)
+        context = StepContext(inputs, output, scores, pseudo, rules)
         parts = {
-            name: TERMS[name](context) * (ramp if TERMS[name].ramped else 1.0)
+            name: self._loss(name, context) * (inputs.ramp if LOSSES[name].ramped else 1.0)
             for name in self._terms(stage, mixed=False)
         }
         if stage == 2:
             parts |= self._threshold_loss(scores, labels)
-        if observe:
+        if inputs.observe:
             for name, score in scores.items():
                 rules[name].observe(_or_else(score, torch.nan).detach(), labels)
         _check_parts(parts)
         loss = torch.stack(list(parts.values())).sum()
         if stage == 1:
-            loss = loss + self._nothing_from_rules()
+            loss = loss + self._zero_from_rules()
         return StepResult(loss, _detached(parts), pseudo, evidence)
 
-    def _judge_mixed(
-        self, output: NetworkOutput, labels: Tensor, stage: int, teacher: Tensor | None, shares: Tensor
-    ) -> StepResult:
-        """What :meth:`_judge` is for a step's images, for mixed ones: the terms that are about them."""
-        context = StepContext(
-            self.parameters_of_method, output, labels, {}, {}, {}, teacher=teacher, shares=shares
-        )
-        parts = {name: TERMS[name](context) for name in self._terms(stage, mixed=True)}
+    def _compute_mixed_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
+        """What :meth:`_compute_losses` is for a step's images, for mixed ones: the terms that are about them."""
+        context = StepContext(inputs, output)
+        parts = {name: self._loss(name, context) for name in self._terms(inputs.stage, mixed=True)}
         _check_parts(parts)
-        loss = torch.stack(list(parts.values())).sum() + self._nothing_from_rules()
+        loss = torch.stack(list(parts.values())).sum() + self._zero_from_rules()
         return StepResult(loss, _detached(parts), {}, None)
 
-    def _nothing_from_rules(self) -> Tensor | float:
+    def _loss(self, name: str, context: StepContext) -> Tensor:
+        loss: Tensor = LOSSES[name].build(context, self.method_parameters.losses[name])
+        return loss
+
+    def _zero_from_rules(self) -> Tensor | float:
         """Zero, with a gradient: several processes can add up gradients only if every parameter has one."""
         return sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
 
     def _threshold_loss(self, scores: dict[str, Scores], labels: Tensor) -> dict[str, Tensor]:
         """Return the loss of the rules that learn by gradient, if there are any, by the name of the term."""
         costs = [
-            rule.loss(score.values, torch.where(score.informative, labels, 0))
+            self._rule(name).loss(score.values, torch.where(score.informative, labels, 0))
             for name, score in scores.items()
-            if isinstance(rule := self._rule(name), LearnedThreshold)
+            if self._rule(name).learns_by_gradient
         ]
         return {"threshold": torch.stack(costs).sum()} if costs else {}
 
@@ -250,10 +214,10 @@ class Learner(nn.Module):
             for generator in self._generators():
                 generator.remember(evidence)
 
-    def lighten(self) -> None:
+    def use_bfloat16_memory(self) -> None:
         """Let the generators keep what they remember in bfloat16, for networks that compute in it."""
         for generator in self._generators():
-            generator.lighten()
+            generator.use_bfloat16_memory()
 
     def survey_size(self, epoch: int) -> int:
         """Return how many known positives per class the generators want to see before an epoch of stage 2.
@@ -272,6 +236,12 @@ class Learner(nn.Module):
         """Move the thresholds of all generators."""
         for name in self.rules:
             self._rule(name).update()
+
+    def update_thresholds_within_epoch(self, step: int, steps: int) -> None:
+        """Move the thresholds of rules that ask for it after this step of an epoch of ``steps``."""
+        for name in self.rules:
+            if self._rule(name).updates_after(step, steps):
+                self._rule(name).update()
 
     @torch.no_grad()
     def score(self, images: Tensor, labels: Tensor, indices: Tensor) -> dict[str, Tensor]:
@@ -338,7 +308,7 @@ def _detached(parts: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: part.detach() for name, part in parts.items()}
 
 
-def _sparing(compiled: Callable[..., Any]) -> Callable[..., Any]:
+def _with_memory_budget(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """Return a compiled function that is generated, at its first call, with :data:`KEPT_FOR_BACKWARD`."""
 
     def call(*arguments: Any, **named: Any) -> Any:

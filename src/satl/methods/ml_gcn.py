@@ -5,15 +5,17 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from satl.methods.declaration import NETWORKS, Method, Parameters
-from satl.methods.networks import NetworkSetting
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.method_parts import NETWORKS
+from satl.methods.networks import NetworkContext
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
 from satl.models.graph import convolution_graph
 from satl.models.ml_gcn import MLGCNNetwork
 
 
 class MLGCNParameters(Parameters):
-    """Parameters of ML-GCN's graph."""
+    """ML-GCN: classifiers that graph convolutions make from word vectors."""
 
     adjacency_threshold: float = Field(
         0.4, gt=0, le=1, description="Conditional frequency from which a class is a neighbour of another."
@@ -24,23 +26,22 @@ class MLGCNParameters(Parameters):
 
 
 @NETWORKS.register("ml-gcn", MLGCNParameters)
-def _ml_gcn(setting: NetworkSetting) -> nn.Module:
-    parameters = setting.parameters
+def _ml_gcn(context: NetworkContext, parameters: MLGCNParameters) -> nn.Module:
     network = MLGCNNetwork(
-        num_classes=len(setting.classes),
-        backbone=setting.backbone(),
-        graph=setting.graph(
+        num_classes=len(context.classes),
+        backbone=context.backbone(),
+        graph=context.graph(
             lambda labels: convolution_graph(
                 labels, parameters.adjacency_threshold, parameters.adjacency_weight
             )
         ),
-        embeddings=setting.embeddings(),
-        hidden_dim=setting.model.feature_dim or 1024,
-        embedding_dim=setting.model.embedding_dim,
+        embeddings=context.embeddings(),
+        hidden_dim=context.model.feature_dim or 1024,
+        embedding_dim=context.model.embedding_dim,
         # The published network has no biases; only a start at the prior asks for them.
-        bias=setting.model.prior_bias,
+        bias=context.model.prior_bias,
     )
-    return setting.started(network)
+    return context.started(network)
 
 
 register_method(

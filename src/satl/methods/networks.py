@@ -7,33 +7,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from satl.errors import ConfigError
-from satl.methods.declaration import NETWORKS, Method
+from satl.methods.method import Method
+from satl.methods.method_parts import NETWORKS
+from satl.methods.parameters import Parameters
 from satl.models.backbone import Backbone
 from satl.models.class_network import ClassNetwork
 from satl.models.functional import cooccurrence_graph
+from satl.models.model_config import ModelConfig
 from satl.models.semantic_transfer import SemanticTransferNetwork
-
-if TYPE_CHECKING:
-    from satl.runs.config import ModelConfig
 
 LabelArray = np.ndarray[Any, np.dtype[np.int8]]
 
 
 @dataclass(frozen=True)
-class NetworkSetting:
+class NetworkContext:
     """What a network may need to know to be built."""
 
     model: ModelConfig
     method: Method
-    parameters: Any
-    """The method's own parameter model."""
     classes: tuple[str, ...]
     labels: LabelArray | None
     """``(N, C)`` training labels. None: a shell for a checkpoint that holds all weights, so none are fetched."""
@@ -107,14 +105,14 @@ class NetworkSetting:
 
 
 @NETWORKS.register("transfer")
-def _transfer(setting: NetworkSetting) -> nn.Module:
+def _transfer(context: NetworkContext, parameters: Parameters) -> nn.Module:
     sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden", "pair_head")
     network = SemanticTransferNetwork(
-        num_classes=len(setting.classes),
-        backbone=setting.backbone(),
-        graph=setting.graph(),
-        embeddings=setting.embeddings(),
-        pairs=setting.method.needs("pairs"),
-        **setting.given(*sizes),
+        num_classes=len(context.classes),
+        backbone=context.backbone(),
+        graph=context.graph(),
+        embeddings=context.embeddings(),
+        pairs=context.method.needs("pairs"),
+        **context.given(*sizes),
     )
-    return setting.started(network)
+    return context.started(network)

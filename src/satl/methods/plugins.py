@@ -29,7 +29,7 @@ def load_plugins() -> None:
             reason = str(error).strip().splitlines() or ["no message"]
             raise ConfigError(
                 f"the package {_package(entry)} brings methods for satl ({entry.value}) that cannot be loaded "
-                f"({type(error).__name__}: {reason[0]}); mend or uninstall it."
+                f"({type(error).__name__}: {reason[0]}); fix or uninstall it."
             ) from error
 
 

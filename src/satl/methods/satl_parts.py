@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from satl.methods.declaration import Method
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.registry import register_method
 
 _REFERENCE = "SATL, arXiv 2507.23263."
 
@@ -23,7 +23,7 @@ def register_with_satl(base: Method, usual_thresholds: str) -> None:
         name=f"{base.name}+sate",
         summary=f"{title} with one threshold per class, estimated from the scores of the known cells.",
         reference=_REFERENCE,
-        threshold="semantic",
+        rule="semantic",
         base=base.name,
         adds=("sate",),
     )
@@ -40,7 +40,7 @@ def register_with_satl(base: Method, usual_thresholds: str) -> None:
         drl,
         name=f"{base.name}+satl",
         summary=f"{title} with semantic-aware thresholds and the differential ranking loss.",
-        threshold=sate.threshold,
+        rule=sate.rule,
         adds=("sate", "drl"),
     )
     for method in (sate, drl, both):

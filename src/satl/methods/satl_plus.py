@@ -15,54 +15,35 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from satl.methods.declaration import GENERATORS, TEACHER_DECAY, TERMS, Method, Parameters
+from satl.methods.method import Method
+from satl.methods.method_parts import LOSSES
 from satl.methods.mixing import mix
-from satl.methods.parts import Setting, StepContext
-from satl.methods.registration import register_method
-from satl.scoring import Generator, TeacherGenerator
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
+from satl.methods.step_data import StepContext
 
 
-class TeacherParameters(Parameters):
-    """Parameters of the teacher: an average of past weights that sees a view without augmentation, and a probe."""
+class MixedParameters(Parameters):
+    """Cross-entropy on images mixed of two, with the teacher's probabilities as targets of unknown cells."""
 
-    teacher_decay: float = Field(
-        TEACHER_DECAY,
-        gt=0,
-        lt=1,
-        description="Decay of the teacher's weights, unless training.ema says otherwise.",
-    )
-    probe_weight: float = Field(
-        0.3,
-        ge=0,
-        le=1,
-        description="Share in the teacher's log-odds of a linear probe of the features that training starts from; 0 "
-        "saves it.",
+    weight: float = Field(
+        20.0, ge=0, description="Weight of the loss; 0 saves the pass of mixed images through the network."
     )
 
-
-@GENERATORS.register("teacher", TeacherParameters, needs=["teacher"])
-def _teacher(setting: Setting) -> Generator:
-    return TeacherGenerator()
-
-
-class MixParameters(TeacherParameters):
-    """Parameters of the loss on pictures mixed of two."""
-
-    mix_weight: float = Field(
-        20.0,
-        ge=0,
-        description="Weight of the loss on mixed pictures; 0 saves their pass through the network.",
-    )
+    @property
+    def switched_off(self) -> bool:
+        """Whether the weight is 0."""
+        return self.weight == 0
 
 
-@TERMS.register("mixed", MixParameters, needs=["teacher", "mixed"])
-def _mixed(context: StepContext) -> Tensor:
-    assert context.teacher is not None
-    assert context.shares is not None
-    present = torch.where(context.labels == 0, context.teacher, (context.labels > 0).to(context.teacher))
-    cost = F.binary_cross_entropy_with_logits(context.output.logits.float(), mix(present, context.shares))
-    weight: float = context.parameters.mix_weight
-    return weight * cost
+@LOSSES.register("mixed", MixedParameters, needs=["teacher", "mixed"])
+def _mixed(context: StepContext, parameters: MixedParameters) -> Tensor:
+    teacher, shares = context.inputs.teacher, context.inputs.shares
+    assert teacher is not None
+    assert shares is not None
+    present = torch.where(context.labels == 0, teacher, (context.labels > 0).to(teacher))
+    cost = F.binary_cross_entropy_with_logits(context.output.logits.float(), mix(present, shares))
+    return parameters.weight * cost
 
 
 register_method(
@@ -75,9 +56,12 @@ register_method(
         stage1=("classification", "contrast", "mixed"),
         stage2=("classification", "contrast", "pseudo", "mixed"),
         generators=("cross", "teacher"),
-        threshold="semantic",
+        rule="semantic",
         # What it was measured with, chosen on validation images. The rate that follows from the known proportion is for
         # longer trainings; the other two hold for the teacher, and fill in more cells that are right as often.
-        defaults={"rate": 0.5, "negatives_per_positive": 0.01, "threshold_floor": 0.5},
+        defaults={
+            "thresholds": {"rate": 0.5, "negatives_per_positive": 0.01, "floor": 0.5},
+            "teacher": {"probe_weight": 0.3},
+        },
     )
 )

@@ -6,25 +6,26 @@ from pydantic import Field
 from torch import Tensor
 
 from satl.losses import self_paced_loss
-from satl.methods.declaration import TERMS, Method, Parameters
-from satl.methods.parts import StepContext
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.method_parts import LOSSES
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
+from satl.methods.step_data import StepContext
 
 
 class SelfPacedParameters(Parameters):
-    """Parameters of the focal loss with a margin."""
+    """The focal loss with a margin, unknown cells as negatives until they are confident."""
 
-    focal_margin: float = Field(1.0, ge=0, description="Margin of the logit of known positives.")
-    focal_gamma: float = Field(2.0, ge=0, description="How much easy cells are discounted.")
+    margin: float = Field(1.0, ge=0, description="Margin of the logit of known positives.")
+    gamma: float = Field(2.0, ge=0, description="How much easy cells are discounted.")
 
 
-@TERMS.register("self_paced", SelfPacedParameters)
-def _self_paced(context: StepContext) -> Tensor:
-    parameters = context.parameters
+@LOSSES.register("self_paced", SelfPacedParameters)
+def _self_paced(context: StepContext, parameters: SelfPacedParameters) -> Tensor:
     # Stage 1 makes no pseudo-labels: all unknown cells count as negative.
     corrected = context.pseudo.get("probability", context.labels)
     return self_paced_loss(
-        context.output.logits, context.labels, corrected, parameters.focal_margin, parameters.focal_gamma
+        context.output.logits, context.labels, corrected, parameters.margin, parameters.gamma
     )
 
 
@@ -38,7 +39,7 @@ register_method(
         stage1=("self_paced",),
         stage2=("self_paced",),
         generators=("probability",),
-        threshold="fixed",
-        defaults={"confidence": 0.6},
+        rule="fixed",
+        defaults={"thresholds": {"confidence": 0.6}},
     )
 )

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pydantic import Field
 from torch import nn
 
-from satl.methods.declaration import NETWORKS, Method, Parameters
-from satl.methods.networks import NetworkSetting
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.method_parts import NETWORKS
+from satl.methods.networks import NetworkContext
+from satl.methods.parameters import Parameters
+from satl.methods.registry import register_method
 from satl.models.ssgrl import SSGRLNetwork
 
 
 class SSGRLParameters(Parameters):
-    """Parameters of SSGRL's network."""
+    """SSGRL: class features that exchange messages over the co-occurrence graph."""
 
     tie_gates: bool = Field(
         False,
@@ -21,16 +23,16 @@ class SSGRLParameters(Parameters):
 
 
 @NETWORKS.register("ssgrl", SSGRLParameters)
-def _ssgrl(setting: NetworkSetting) -> nn.Module:
+def _ssgrl(context: NetworkContext, parameters: SSGRLParameters) -> nn.Module:
     network = SSGRLNetwork(
-        num_classes=len(setting.classes),
-        backbone=setting.backbone(),
-        graph=setting.graph(),
-        embeddings=setting.embeddings(),
-        tie_gates=setting.parameters.tie_gates,
-        **setting.given("feature_dim", "attention_dim", "embedding_dim", "steps"),
+        num_classes=len(context.classes),
+        backbone=context.backbone(),
+        graph=context.graph(),
+        embeddings=context.embeddings(),
+        tie_gates=parameters.tie_gates,
+        **context.given("feature_dim", "attention_dim", "embedding_dim", "steps"),
     )
-    return setting.started(network)
+    return context.started(network)
 
 
 register_method(

@@ -1,7 +1,7 @@
 """SST, and SST with the parts of SATL."""
 
-from satl.methods.declaration import Method
-from satl.methods.registration import register_method
+from satl.methods.method import Method
+from satl.methods.registry import register_method
 from satl.methods.satl_parts import register_with_satl
 
 _STAGE1 = ("classification", "cooccurrence", "contrast")
@@ -14,7 +14,7 @@ SST = register_method(
         stage1=_STAGE1,
         stage2=(*_STAGE1, "pseudo"),
         generators=("intra", "cross"),
-        threshold="linear",
+        rule="linear",
     )
 )
 register_with_satl(SST, usual_thresholds="its linear threshold")

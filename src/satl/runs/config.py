@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping
-from enum import Enum, auto
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from satl.errors import ConfigError, nearest
-from satl.methods.declaration import Method, Parameters
-from satl.methods.registration import get_method
+from satl.methods import Method, MethodParameters, configure, get_method
+from satl.methods.method import resolved_settings, setting_error
+from satl.methods.old_keys import OLD_KEYS, new_key
+from satl.models.model_config import ModelConfig
 from satl.runs.settings import section_model
-
-
-class Effect(Enum):
-    """What a setting can change; a mark on its field, inherited by the fields of a section."""
-
-    RESULT = auto()
-    """The result: a resumed run must have the same value."""
-    START = auto()
-    """How a run starts, how far it goes or what computes it: a resumed run may have another value, though a run that
-    is started with another value may have another result."""
-    NOTHING = auto()
-    """No result: only where time and memory go, and what is kept."""
-
-
-class Section(BaseModel):
-    """A part of the configuration; unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+from satl.sections import Effect, Section
 
 
 class ScenesConfig(Section):
@@ -183,75 +160,6 @@ class ImagesConfig(Section):
     )
 
 
-class ModelConfig(Section):
-    """The network."""
-
-    backbone: str = Field("resnet101", description="Any timm model.")
-    backbone_kwargs: dict[str, Any] = Field(default_factory=dict, description="Arguments for timm.")
-    pretrained: Annotated[bool, Effect.START] = Field(True, description="ImageNet weights through timm.")
-    weights: Annotated[Path | None, Effect.START] = Field(
-        None, description="A weight file instead (.safetensors or .pth)."
-    )
-    stride_in_1x1: bool = Field(False, description="The weight file is of a version 1 ResNet.")
-    train_stages: Literal["all"] | tuple[str | int, ...] = Field(
-        ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
-    )
-    freeze_statistics: bool = Field(
-        False,
-        description="Keep the BatchNorm statistics of the pretrained weights in trained stages, too.",
-    )
-    pool: int = Field(2, ge=1, description="Average pooling of the last feature map.")
-    feature_dim: int | None = Field(
-        None,
-        ge=1,
-        description="Size of a class feature (in ml-gcn, of its hidden layer); by default 1024, or all channels "
-        "of the backbone for ssgrl.",
-    )
-    attention_dim: int | None = Field(
-        None, ge=1, description="Size within the semantic attention; by default 512, or 1024 for ssgrl."
-    )
-    pair_dim: int = Field(512, ge=1, description="Size of class features in the pair branch.")
-    pair_hidden: int = Field(1024, ge=1, description="Hidden units of the pair branch.")
-    pair_head: Literal["full", "factorised"] = Field(
-        "full",
-        description="full has a vector for each pair of classes, as published; factorised two for each class, for "
-        "hundreds of classes and more.",
-    )
-    steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
-    word_vectors: Annotated[Path | None, Effect.START] = Field(
-        None, description="GloVe text, npz or npy; learned if not given."
-    )
-    missing_words: Annotated[Literal["error", "random"], Effect.START] = Field(
-        "error", description="What to do about missing words."
-    )
-    text_model: Annotated[str | None, Effect.START] = Field(
-        None,
-        description="Name or folder of a sentence-transformers model that makes the vectors of the class names "
-        "instead; needs the extra `text`.",
-    )
-    embedding_dim: int = Field(
-        300, ge=1, description="Size of class embeddings, learned or from word vectors."
-    )
-    prior_bias: bool = Field(
-        False,
-        description="Start each class at the log-odds of its known labels; helps training from scratch.",
-    )
-
-    @field_validator("freeze_statistics")
-    @classmethod
-    def _statistics_exist(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and info.data.get("pretrained") is False and info.data.get("weights") is None:
-            raise ValueError("there are no statistics to keep without pretrained: true or weights")
-        return value
-
-    @field_validator("text_model")
-    @classmethod
-    def _one_source_of_vectors(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and info.data.get("word_vectors") is not None:
-            raise ValueError("word_vectors are given as well; remove one of the two")
-        return value
-
-
 class TrainingConfig(Section):
     """Optimiser, schedule, stages."""
 
@@ -317,30 +225,57 @@ class TrainingConfig(Section):
         return self
 
 
-class MethodConfig(BaseModel):
-    """The method and its parameters; which parameters there are depends on the name and the rule."""
+class MethodConfig(Section):
+    """The method and the parameters of its parts, all of them: what is not given has its default."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str = Field("sst+satl", description="The method; `satl methods` lists them.")
+    network: dict[str, Any] = Field(default_factory=dict, description="Parameters of the network.")
+    generators: dict[str, dict[str, Any] | bool] = Field(
+        default_factory=dict, description="Parameters of each generator; false leaves one out."
+    )
+    thresholds: dict[str, Any] = Field(
+        default_factory=dict, description="The threshold rule (`rule`) and its parameters."
+    )
+    losses: dict[str, dict[str, Any]] = Field(
+        default_factory=dict, description="Parameters of each loss term."
+    )
+    teacher: dict[str, Any] = Field(default_factory=dict, description="Parameters of the teacher.")
 
-    name: str = "sst+satl"
-    threshold: str | None = None
-    generators: tuple[str, ...] | None = None
-
-    @field_validator("generators", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _one_needs_no_list(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+    def _with_defaults(cls, content: Any) -> Any:
+        """Complete the parameters of the method; what is not a parameter of one of its parts is refused."""
+        if not isinstance(content, Mapping):
+            return content
+        name = content.get("name", cls.model_fields["name"].default)
+        if not isinstance(name, str):
+            return content
+        try:
+            method = get_method(name)
+        except ConfigError as error:
+            raise setting_error(str(error.what).rstrip("."), name, "name") from None
+        for key in content:
+            if key not in cls.model_fields:
+                raise setting_error(f"there is no key '{key}'{_new_place(str(key), method)}", content)
+        return {"name": name, **resolved_settings(method, *configure(method, content))}
 
-    def declared(self) -> Method:
-        """Return the method, with another threshold rule or fewer generators where that is asked for."""
-        method = get_method(self.name)
-        if self.generators is not None:
-            method = method.with_generators(self.generators)
-        return method if self.threshold is None else method.with_threshold(self.threshold)
+    def configured(self) -> tuple[Method, MethodParameters]:
+        """Return the method, with another threshold rule or fewer generators where that was set, and its parameters."""
+        return configure(get_method(self.name), self.model_dump())
 
-    def parameters(self) -> Parameters:
-        """Return the validated parameters of the method."""
-        return self.declared().parameters.model_validate(self.model_extra or {})
+
+def _new_place(key: str, method: Method) -> str:
+    """Say where an unknown key of the section ``method`` belongs, as the end of a sentence."""
+    if key in OLD_KEYS:
+        return f" any more, it is {new_key(key)} now"
+    places = [*flat_settings(resolved_settings(method, *configure(method, {}))), *MethodConfig.model_fields]
+    of_word = {place.rpartition(".")[2]: place for place in places}
+    close = difflib.get_close_matches(key, of_word, n=1)
+    return (
+        f" (did you mean '{of_word[close[0]]}'?)"
+        if close
+        else f"; valid keys: {', '.join(MethodConfig.model_fields)}"
+    )
 
 
 class RunConfig(Section):
@@ -361,9 +296,8 @@ class RunConfig(Section):
     def resolved(self) -> dict[str, Any]:
         """Return the whole configuration, defaults and method parameters included, as plain data."""
         plain: dict[str, Any] = self.model_dump(mode="json")
-        chosen = self.method.model_dump(mode="json", include={"threshold", "generators"}, exclude_none=True)
-        parameters = self.method.parameters().model_dump(mode="json")
-        plain["method"] = {"name": self.method.name, **chosen, **parameters}
+        # Methods have only some of the sections of their parts.
+        plain["method"] = {key: value for key, value in plain["method"].items() if value != {}}
         return plain
 
     def fixed(self) -> dict[str, str]:

@@ -10,8 +10,9 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from satl.errors import Argument, ConfigError
-from satl.runs.config import RunConfig, Section
+from satl.runs.config import RunConfig
 from satl.runs.settings import parse_setting, read_yaml, section_model, validation_error
+from satl.sections import Section
 
 AnySection = TypeVar("AnySection", bound=Section)
 
@@ -63,18 +64,9 @@ def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dic
 def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
     """Validate plain data; ``origin`` is named in messages."""
     try:
-        config = RunConfig.model_validate(content)
+        return RunConfig.model_validate(content)
     except ValidationError as error:
         raise validation_error(error, origin, RunConfig) from error
-    try:
-        method = config.method.declared()
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from error
-    try:
-        config.method.parameters()
-    except ValidationError as error:
-        raise validation_error(error, origin, method.parameters, prefix="method.") from error
-    return config
 
 
 def make_section(kind: type[AnySection], content: Any, name: str, origin: str) -> AnySection:

@@ -14,6 +14,7 @@ import yaml
 
 from satl.errors import ConfigError, RunError, in_shell
 from satl.files import atomic_path
+from satl.methods.old_keys import with_new_keys
 from satl.runs.config import RunConfig
 from satl.runs.reading import make_config
 
@@ -95,8 +96,12 @@ class RunFolder:
             content = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise RunError(f"{self.config}: cannot be read; restore it from a copy of the run.") from error
+        if not isinstance(content, dict):
+            content = {}
         try:
-            return make_config(content if isinstance(content, dict) else {}, str(self.config))
+            if isinstance(content.get("method"), dict):
+                content["method"] = with_new_keys(content["method"])
+            return make_config(content, str(self.config))
         except ConfigError as error:
             gone = self._packages_gone()
             if not gone:

@@ -125,8 +125,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
     Raises:
         ValueError: it is no setting, with a message that says what to write.
 
-    >>> parse_setting("method.rate=0.3"), parse_setting("training.lr=1e-4")
-    (('method.rate', 0.3), ('training.lr', 0.0001))
+    >>> parse_setting("method.thresholds.rate=0.3"), parse_setting("training.lr=1e-4")
+    (('method.thresholds.rate', 0.3), ('training.lr', 0.0001))
     """
     key, equals, value = text.partition("=")
     key = key.strip()

@@ -42,7 +42,7 @@ class CrossImageGenerator(Generator):
         self.register_buffer("owners", torch.full((num_classes * size + 1,), -1, dtype=torch.int64))
         self.register_buffer("written", torch.zeros(num_classes, dtype=torch.int64))
 
-    def lighten(self) -> None:
+    def use_bfloat16_memory(self) -> None:
         """Store features in bfloat16."""
         self.rows = self.rows.bfloat16()
 

@@ -56,7 +56,7 @@ class Generator(nn.Module):
         Called after the backward pass, since the gradient of the scores still needs the old memory.
         """
 
-    def lighten(self) -> None:
+    def use_bfloat16_memory(self) -> None:
         """Keep what is remembered in bfloat16; generators without memory have nothing to change."""
 
     def survey_size(self, epoch: int) -> int:

@@ -95,6 +95,7 @@ class LearnedThreshold(HistogramThreshold):
     """
 
     value: nn.Parameter
+    learns_by_gradient = True
 
     def __init__(
         self,

@@ -24,6 +24,10 @@ class ThresholdRule(nn.Module):
     """
 
     value: Tensor
+    learns_by_gradient: bool = False
+    """Whether :meth:`loss` is a further loss term of stage 2, by which the optimiser moves the thresholds."""
+    update_every: int | None = None
+    """About so many steps between updates within an epoch, spread evenly; None: only at its start."""
 
     def __init__(self, num_classes: int) -> None:
         super().__init__()
@@ -64,6 +68,33 @@ class ThresholdRule(nn.Module):
 
     def update(self) -> None:
         """Move the thresholds."""
+        raise NotImplementedError
+
+    def updates_after(self, step: int, steps: int) -> bool:
+        """Whether thresholds move after a step of an epoch, other than the last, which an update always follows.
+
+        Updates are spread evenly: a last one that rests on a few steps only would undo the others.
+
+        >>> rule = ThresholdRule(num_classes=1)
+        >>> rule.update_every = 3
+        >>> [step for step in range(10) if rule.updates_after(step, 10)]
+        [3, 6]
+        >>> rule.update_every = 15
+        >>> [step for step in range(31) if rule.updates_after(step, 31)]
+        [15]
+        """
+        if self.update_every is None:
+            return False
+        updates = max(1, round(steps / self.update_every))
+        return step + 1 < steps and (step + 1) * updates // steps > step * updates // steps
+
+    def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss, a scalar, that moves the thresholds; only rules that learn by gradient have one.
+
+        Args:
+            scores: ``(B, C)``.
+            labels: ``(B, C)`` with +1, -1, 0.
+        """
         raise NotImplementedError
 
     def limit(self) -> Tensor:

@@ -33,6 +33,7 @@ class SemanticAwareThreshold(HistogramThreshold):
             a single odd negative decides in a class that most images show.
         floor: the lowest ideal threshold. For scores that are probabilities one half makes sense: what is more
             likely absent than present is no positive, however low the few known positives of its class lie.
+        update_every: about so many steps between updates within an epoch; training asks :meth:`updates_after`.
 
     Shapes:
         scores and labels ``(B, C)``; labels are +1 present, -1 absent, 0 unknown; ``value`` ``(C,)``.
@@ -62,6 +63,7 @@ class SemanticAwareThreshold(HistogramThreshold):
         convention: Literal["rate", "eq5"] = "rate",
         negatives_per_positive: float = 0.0,
         floor: float = 0.0,
+        update_every: int | None = None,
     ) -> None:
         for name, level in (
             ("negative_quantile", negative_quantile),
@@ -82,6 +84,7 @@ class SemanticAwareThreshold(HistogramThreshold):
         self.positive_quantile = positive_quantile
         self.rate = rate
         self.convention = convention
+        self.update_every = update_every
 
     @property
     def step(self) -> float:

@@ -14,8 +14,8 @@ from satl.errors import ConfigError
 from satl.images import EvalTransform, TrainAugment
 from satl.images.resample import by_bytes
 from satl.methods import Learner
-from satl.methods.declaration import NETWORKS
-from satl.methods.networks import NetworkSetting
+from satl.methods.method_parts import NETWORKS
+from satl.methods.networks import NetworkContext
 from satl.models import Backbone
 from satl.runs.config import ImagesConfig, RunConfig, TrainingConfig
 from satl.training.averaging import MovingAverage
@@ -37,8 +37,9 @@ def build_learner(
         labels: ``(N, C)`` training labels for the graph and the known proportion. Without them the learner
             is a shell for a checkpoint that holds both, and no pretrained weights are fetched.
     """
-    method, parameters = config.method.declared(), config.method.parameters()
-    network = NETWORKS[method.network](NetworkSetting(config.model, method, parameters, classes, labels))
+    method, parameters = config.method.configured()
+    context = NetworkContext(config.model, method, classes, labels)
+    network = NETWORKS[method.network].build(context, parameters.network)
     proportion = 1.0 if labels is None else float((labels != 0).mean())
     return Learner(method, parameters, network, proportion)
 
@@ -47,7 +48,7 @@ def place(learner: Learner, device: torch.device, bf16: bool = False) -> Learner
     """Move a learner to a device, its backbone in the form that is fastest there."""
     learner.to(device)
     if bf16:
-        learner.lighten()
+        learner.use_bfloat16_memory()
     if device.type == "cuda":
         backbone = learner.network.backbone
         assert isinstance(backbone, Backbone)

@@ -3,58 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from satl.methods import Learner, StepResult
+from satl.methods import Learner, StepInputs, StepResult
 from satl.scoring import Evidence
 from satl.training.averaging import MovingAverage
+from satl.training.cuda_graph import CudaGraphStep
 from satl.training.sharding import clip_gradients
 from satl.training.tally import EpochTally
-
-# A graph is captured after so many ordinary steps: they allocate the optimiser's state, compile what is to be
-# compiled and let the libraries choose their algorithms, none of which can be captured.
-STEPS_BEFORE_CAPTURE = 3
-
-
-class StepInputs(NamedTuple):
-    """What a step reads, all on the device and of the same shape in every step."""
-
-    pixels: Tensor
-    """``(B, 3, H, W)`` augmented and normalised."""
-    labels: Tensor
-    """``(B, C)`` with +1, -1, 0."""
-    indices: Tensor
-    """``(B,)`` position of each image in the table."""
-    ramp: Tensor
-    """Weight in [0, 1], no dimensions, of the terms that grow during the first epoch."""
-    noise: Tensor | None = None
-    """``(C, pairs)`` in [0, 1), for methods that choose pairs of images at random: the pairs of each micro-batch of
-    all processes, one micro-batch after the other."""
-    clean: Tensor | None = None
-    """``(B, 3, H, W)`` the same images not augmented, where a teacher is to look at them."""
-    truth: Tensor | None = None
-    """``(B, C)`` hidden labels, only to measure pseudo-labels."""
-    shares: Tensor | None = None
-    """``(B,)`` how much of each mixed image is the image itself, for methods that mix images."""
-
-    def split(self, num: int) -> list[StepInputs]:
-        """Return ``num`` micro-batches of consecutive images."""
-        if num == 1:
-            return [self]
-        ramps = [self.ramp] * num
-        noises = [None] * num if self.noise is None else self.noise.chunk(num, dim=1)
-        rest = (self.pixels, self.labels, self.indices, self.clean, self.truth, self.shares)
-        parts = ([None] * num if value is None else value.chunk(num) for value in rest)
-        return [
-            StepInputs(pixels, labels, indices, ramp, noise, clean, truth, shares)
-            for pixels, labels, indices, clean, truth, shares, ramp, noise in zip(
-                *parts, ramps, noises, strict=True
-            )
-        ]
 
 
 class TrainingStep:
@@ -100,10 +59,7 @@ class TrainingStep:
         self.device = next(learner.parameters()).device
         self.bf16 = bf16
         self.teacher: nn.Module | None = None if average is None else average.module
-        self.graph = graph
-        # One for all that is not replayed: every stream that multiplies matrices keeps a workspace of its own.
-        self.stream: torch.cuda.Stream | None = None
-        self._replay: _Replay | None = None
+        self.cuda_graph = CudaGraphStep(self.run, optimiser) if graph else None
 
     def compile(self, **options: object) -> None:
         """Compile the learner, and the teacher if there is one; the first steps of each kind then take long."""
@@ -112,38 +68,33 @@ class TrainingStep:
             compiled = {"fullgraph": True, "dynamic": False, **options}
             self.teacher = torch.compile(self.average.module, **compiled)  # type: ignore[call-overload]
 
-    def __call__(self, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
+    def __call__(self, inputs: StepInputs) -> StepResult:
         """Do one step; where a graph is replayed, the next one overwrites the result and these images."""
         if self.average is not None:
             self.average.advance()
-        if not self.graph:
-            return self._ordinary(inputs, stage, observe)
-        # Stages only go forwards, so what was captured for another kind of step is not needed again.
-        kind = (stage, observe, *(None if value is None else (value.shape, value.dtype) for value in inputs))
-        if self._replay is None or self._replay.kind != kind:
-            self._replay = _Replay(kind)
-            # A replay leaves its gradients behind; an ordinary step would add to them.
+        if self.cuda_graph is None:
+            result = self.run(inputs)
             self.optimiser.zero_grad(set_to_none=True)
-        return self._replay.step(self, inputs, stage, observe)
-
-    def forget_graph(self) -> None:
-        """Let go of what was captured, because a tensor that it writes to has been replaced."""
-        self._replay = None
-
-    def _ordinary(self, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        result = self._step(inputs, stage, observe)
-        self.optimiser.zero_grad(set_to_none=True)
+            return result
+        result, replayed = self.cuda_graph(inputs)
+        if replayed and self.tally is not None:
+            self.tally.steps += 1  # counted on the host, which a replay leaves out
         return result
 
-    def _step(self, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        batch = None if self.accumulate == 1 else inputs.labels
+    def forget_graph(self) -> None:
+        """Let go of a captured graph, because a tensor that it writes to has been replaced."""
+        if self.cuda_graph is not None:
+            self.cuda_graph.forget()
+
+    def run(self, inputs: StepInputs) -> StepResult:
+        """Do everything of a step that runs on the device; gradients are left behind."""
         results = []
         for number, part in enumerate(inputs.split(self.accumulate), start=1):
             # Processes add up their gradients once, with those of the last micro-batch.
-            with nullcontext() if number == self.accumulate else self._apart():
-                results.append(self._backward(part, stage, observe, batch))
+            with nullcontext() if number == self.accumulate else self.no_grad_sync():
+                results.append(self._add_gradients(part))
         result = results[0] if len(results) == 1 else _joined(results)
-        if stage == 1:
+        if inputs.stage == 1:
             self.learner.rules.zero_grad(set_to_none=True)  # thresholds learn, and decay, from stage 2 on
         if self.clip_norm is not None:
             clip_gradients(list(self.learner.parameters()), self.clip_norm)
@@ -155,73 +106,52 @@ class TrainingStep:
             self.tally.add(result, inputs.labels, inputs.truth)
         return result
 
-    def _backward(self, inputs: StepInputs, stage: int, observe: bool, batch: Tensor | None) -> StepResult:
+    def _add_gradients(self, inputs: StepInputs) -> StepResult:
         """Add the gradients of a micro-batch to those that there are."""
-        with self._autocast():
-            teacher = None if inputs.clean is None else self._taught(inputs.clean, inputs.indices)
-        mixed = None
-        if self.learner.mixes(stage):
-            # Without an average a fitted probe teaches alone; a method may also mix images without any teacher.
-            if teacher is None and self.learner.probe is not None and not self.learner.wants_probe:
-                teacher = self.learner.taught(None, inputs.indices)
-            # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
-            with self._apart():
-                mixed = self._forward(inputs, stage, observe, batch, teacher, inputs.shares)
-                self._differentiate(mixed.loss)
-        result = self._forward(inputs, stage, observe, batch, teacher, None)
-        self._differentiate(result.loss)
-        if mixed is None:
-            return result
+        inputs = self._ask_teacher(inputs)
+        if not self.learner.mixes(inputs.stage):
+            return self._forward_backward(inputs)
+        # A pass of its own: what it keeps for its backward pass is gone before the other one begins.
+        with self.no_grad_sync():
+            mixed = self._forward_backward(inputs, mixed=True)
+        result = self._forward_backward(inputs)
         return result._replace(
             loss=result.loss.detach() + mixed.loss.detach(), parts=result.parts | mixed.parts
         )
 
-    def _forward(
-        self,
-        inputs: StepInputs,
-        stage: int,
-        observe: bool,
-        batch: Tensor | None,
-        teacher: Tensor | None,
-        shares: Tensor | None,
-    ) -> StepResult:
-        with self._autocast():
-            result: StepResult = self.model(
-                inputs.pixels,
-                inputs.labels,
-                inputs.indices,
-                stage=stage,
-                ramp=inputs.ramp,
-                observe=observe,
-                teacher=teacher,
-                noise=inputs.noise,
-                batch=batch,
-                shares=shares,
-            )
-        return result
+    @torch.no_grad()
+    def _ask_teacher(self, inputs: StepInputs) -> StepInputs:
+        """Return the inputs with the teacher's probabilities, where there is something to ask."""
+        learner = self.learner
+        if inputs.clean is not None:
+            assert self.teacher is not None
+            with self._autocast():
+                probabilities = self.teacher(inputs.clean).logits.float().sigmoid()
+                return inputs._replace(teacher=learner.taught(probabilities, inputs.indices))
+        # Without an average a fitted probe teaches alone; a method may also mix images without any teacher.
+        if learner.mixes(inputs.stage) and learner.probe is not None and not learner.wants_probe:
+            return inputs._replace(teacher=learner.taught(None, inputs.indices))
+        return inputs
 
-    def _differentiate(self, loss: Tensor) -> None:
+    def _forward_backward(self, inputs: StepInputs, mixed: bool = False) -> StepResult:
+        with self._autocast():
+            result: StepResult = self.model(inputs, mixed)
         # In this thread: every thread that multiplies matrices keeps a workspace of its own.
         with torch.autograd.set_multithreading_enabled(False):
-            (loss / self.accumulate).backward()
+            (result.loss / self.accumulate).backward()
+        return result
 
     def _autocast(self) -> torch.autocast:
         # Weights that autocast has converted must not outlive the capture of a graph.
         return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=not self.graph
+            self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=self.cuda_graph is None
         )
 
-    def _apart(self) -> AbstractContextManager[None]:
+    def no_grad_sync(self) -> AbstractContextManager[None]:
         """Within this, several processes keep their gradients to themselves."""
         if isinstance(self.model, DistributedDataParallel):
             return self.model.no_sync()
         return nullcontext()
-
-    @torch.no_grad()
-    def _taught(self, clean: Tensor, indices: Tensor) -> Tensor:
-        """Return the class probabilities ``(B, C)`` of the averaged weights and of whatever else the teacher is."""
-        assert self.teacher is not None
-        return self.learner.taught(self.teacher(clean).logits.float().sigmoid(), indices)
 
 
 def _joined(results: list[StepResult]) -> StepResult:
@@ -238,65 +168,3 @@ def _joined(results: list[StepResult]) -> StepResult:
         {name: torch.cat([result.pseudo[name] for result in results]) for name in results[0].pseudo},
         evidence,
     )
-
-
-class _Replay:
-    """A step of one kind: ordinary a few times, then captured, then replayed."""
-
-    def __init__(self, kind: tuple[object, ...]) -> None:
-        self.kind = kind
-        self.steps = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.inputs: StepInputs | None = None
-        self.result: StepResult | None = None
-
-    def step(self, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        if self.graph is not None:
-            self._fill(inputs)
-            if step.tally is not None:
-                step.tally.steps += 1
-        elif self.steps < STEPS_BEFORE_CAPTURE:
-            self.steps += 1
-            return self._aside(step, inputs, stage, observe)
-        else:
-            self._capture(step, inputs, stage, observe)
-        assert self.graph is not None
-        assert self.result is not None
-        self.graph.replay()
-        return self.result
-
-    @staticmethod
-    def _aside(step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> StepResult:
-        """A step aside from the current stream, as the libraries want it before a capture."""
-        side = step.stream = step.stream or torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            result = step._ordinary(inputs, stage, observe)
-        torch.cuda.current_stream().wait_stream(side)
-        return result
-
-    def _capture(self, step: TrainingStep, inputs: StepInputs, stage: int, observe: bool) -> None:
-        # The images are kept and written to from now on; the rest is small, and may be part of something larger.
-        self.inputs = StepInputs(
-            *(
-                value if value is None or name in ("pixels", "clean") else value.clone()
-                for name, value in inputs._asdict().items()
-            )
-        )
-        # Gradients are then allocated during the capture, and written anew by every replay.
-        step.optimiser.zero_grad(set_to_none=True)
-        # A graph has memory of its own: what the ordinary steps needed is not needed beside it. Without their
-        # workspaces for products of matrices the graph gets one in its own memory, which nobody else can free.
-        torch._C._cuda_clearCublasWorkspaces()
-        torch.cuda.empty_cache()
-        graph = torch.cuda.CUDAGraph()
-        # Of this thread alone: another one may be pinning the next batch meanwhile.
-        with torch.cuda.graph(graph, stream=step.stream, capture_error_mode="thread_local"):
-            self.result = step._step(self.inputs, stage, observe)
-        self.graph = graph
-
-    def _fill(self, inputs: StepInputs) -> None:
-        assert self.inputs is not None
-        for mine, given in zip(self.inputs, inputs, strict=True):
-            if mine is not None and given is not None and mine is not given:
-                mine.copy_(given, non_blocking=True)

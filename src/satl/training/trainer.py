@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-import random
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,8 +22,6 @@ from satl.images import Batch, Batches
 from satl.images.batches import translate_worker_crash
 from satl.images.resident import cached_on_device
 from satl.labels import LabelTable, write_table
-from satl.methods.declaration import TEACHER_DECAY
-from satl.methods.mixing import draw_shares
 from satl.models.batch_norm import convert_to_shared_batch_norm
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData
@@ -34,6 +30,7 @@ from satl.runs.reading import save_config
 from satl.runs.run_folder import RunFolder
 from satl.scoring import probe_logits
 from satl.training.averaging import MovingAverage
+from satl.training.batch_inputs import BatchInputs
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place
 from satl.training.display import Display, Silent
 from satl.training.divergence import require_finite
@@ -41,9 +38,9 @@ from satl.training.forward import class_probabilities, pooled_features
 from satl.training.log import log_file, log_line, logger
 from satl.training.optimisers import make_schedule
 from satl.training.saving import Saver
+from satl.training.seeds import mix_seed, seed_everything
 from satl.training.sharding import leave_to_shards, shard_heads
 from satl.training.signals import stop_signals
-from satl.training.step import StepInputs
 from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
 from satl.training.tensorboard import board, require_tensorboard
@@ -72,22 +69,20 @@ class Trainer:
             require_tensorboard()  # before anything is built
         self.accelerator = _accelerator(training.device == "cpu")
         self.device = self.accelerator.device
-        self.data = data = self._near(data)
+        self.data = data = self._cache_images_on_gpu(data)
         self.is_main = self.accelerator.is_main_process
         self.display: Display = display if display is not None and self.is_main else Silent()
 
         rank = self.accelerator.process_index
-        _seed_everything(training.seed)  # every process builds the same weights
+        seed_everything(training.seed)  # every process builds the same weights
         train_rows = data.rows("train")
         learner = build_learner(config, data.table.classes, data.table.cells[train_rows])
         convert_to_shared_batch_norm(learner)
-        _seed_everything(_mix(training.seed, rank))
+        seed_everything(mix_seed(training.seed, rank))
 
         self.learner = place(learner, self.device, training.precision == "bf16")
-        self.needs_teacher = self.learner.method.needs("teacher")
-        decay = training.ema
-        if decay is None and self.needs_teacher:
-            decay = getattr(self.learner.parameters_of_method, "teacher_decay", TEACHER_DECAY)
+        teacher = self.learner.method_parameters.teacher
+        decay = teacher.decay if training.ema is None and teacher is not None else training.ema
         self.average = None if decay is None else MovingAverage(self.learner.network, decay)
         if training.shard:
             leave_to_shards(self.learner, shard_heads(self.learner.network, self.device))
@@ -130,11 +125,7 @@ class Trainer:
         bf16 = training.precision == "bf16"
         self.augment = build_augment(config.images, data.source.size, self.device, bf16)
         self.transform = build_transform(config.images, self.device, bf16)
-        self.generator = torch.Generator(self.device)
-        self.cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
-        self.truth = (
-            None if data.table.truth is None else torch.from_numpy(data.table.truth.copy()).to(self.device)
-        )
+        self.inputs = BatchInputs(training, data, self.batches, self.learner, self.augment, self.transform)
         self.next_epoch, self.next_step = 0, 0
         self.best: dict[str, Any] = dict(_NO_BEST)
 
@@ -247,8 +238,10 @@ class Trainer:
         backbone = self.learner.network.get_submodule("backbone")
         features = pooled_features(backbone, self._all_images(rows), self.transform, self.device, bf16)
         where = torch.from_numpy(rows).to(self.device)
-        logits = probe_logits(torch.from_numpy(features).to(self.device), self.cells.index_select(0, where))
-        self.learner.probe.keep(where, logits, len(self.cells))
+        logits = probe_logits(
+            torch.from_numpy(features).to(self.device), self.inputs.cells.index_select(0, where)
+        )
+        self.learner.probe.keep(where, logits, len(self.inputs.cells))
         if self.is_main:
             logger.info("probe: fitted to the known cells of %d images, %d features each", *features.shape)
 
@@ -264,7 +257,7 @@ class Trainer:
         batches = self._all_images(np.unique(plan.rows))
         bf16 = training.precision == "bf16"
         survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, bf16)
-        self.learner.study(survey, done, _mix(training.seed, epoch))
+        self.learner.study(survey, done, mix_seed(training.seed, epoch))
 
     def _agreed(self, wish: bool, step: int = 0) -> bool:
         """Whether any process wishes to stop, the same answer in all; many ask each other only now and then."""
@@ -277,43 +270,12 @@ class Trainer:
     def train_step(self, batch: Batch, epoch: int, step: int) -> None:
         """Do one step of the optimiser; nothing in here waits for the device."""
         training = self.config.training
-        stage, steps = self._stage(epoch), len(self.batches)
+        stage = self._stage(epoch)
         observe = epoch >= training.stage1_epochs - 1
-        self.step(self._inputs(batch, epoch, step, stage, observe), stage, observe)
+        self.step(self.inputs.make(batch, epoch, step, stage, observe))
         self.schedule.step()
-        every = getattr(self.learner.parameters_of_method, "update_every", None)
-        if stage == 2 and every is not None and _updates_after(step, steps, every):
-            self.learner.update_thresholds()
-
-    def _inputs(self, batch: Batch, epoch: int, step: int, stage: int, observe: bool) -> StepInputs:
-        """Augment a batch, and look up what the step needs to know about it."""
-        images = batch.images.to(self.device, non_blocking=True)
-        indices = batch.indices.to(self.device, non_blocking=True)
-        share = self.batches.share(step)
-        # Seeding by position makes all random numbers independent of where a run was cut off, and the same in
-        # every process: each draws those of the global batch.
-        self.generator.manual_seed(_mix(self.config.training.seed, epoch, step))
-        pixels = self.augment(images, self.generator, first=share.first, total=share.total)
-        noise = None
-        if self.learner.method.needs("noise"):
-            parts = self.config.training.accumulate
-            images_of_part = share.total // parts
-            shape = (self.cells.shape[1], parts * (images_of_part * (images_of_part - 1) // 2))
-            noise = torch.rand(shape, generator=self.generator, device=self.device)
-        looks = self.needs_teacher and (observe or self.learner.asks_teacher(stage))
-        shares = None
-        if self.learner.mixes(stage):
-            shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
-        return StepInputs(
-            pixels=pixels,
-            labels=self.cells.index_select(0, indices),
-            indices=indices,
-            ramp=torch.full((), step / len(self.batches) if epoch == 0 else 1.0, device=self.device),
-            noise=noise,
-            clean=self.transform(images) if looks else None,
-            truth=None if self.truth is None else self.truth.index_select(0, indices),
-            shares=shares,
-        )
+        if stage == 2:
+            self.learner.update_thresholds_within_epoch(step, len(self.batches))
 
     def validate(self, split: str = "val") -> Evaluation:
         """Evaluate the current network on the known cells of a split."""
@@ -338,7 +300,9 @@ class Trainer:
             "thresholds": {
                 name: [round(value, 6) for value in values] for name, values in thresholds.items()
             },
-            "pseudo_labels": self.tally.pseudo_labels(self.truth is not None) if stage == 2 else {},
+            "pseudo_labels": self.tally.pseudo_labels(self.data.table.truth is not None)
+            if stage == 2
+            else {},
             "train_seconds": round(seconds, 3),
         }
         last = epoch + 1 == training.epochs
@@ -398,8 +362,8 @@ class Trainer:
             self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loading()
         )
 
-    def _near(self, data: RunData) -> RunData:
-        """The same data, with its images on the GPU where there is one and they fit."""
+    def _cache_images_on_gpu(self, data: RunData) -> RunData:
+        """Return the same data, with its images on the GPU where there is one and they fit."""
         if self.device.type != "cuda":
             return data
         limit = self.config.images.gpu_cache_gb
@@ -423,29 +387,3 @@ def _accelerator(cpu: bool) -> Accelerator:
         AcceleratorState._reset_state(reset_partial_state=True)
     # Histograms differ between processes until an update adds them up, so buffers are not broadcast.
     return Accelerator(cpu=cpu, kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])
-
-
-def _mix(*numbers: int) -> int:
-    """Return a well-spread 63-bit seed for a few small numbers."""
-    digest = hashlib.blake2b(repr(numbers).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
-
-
-def _seed_everything(seed: int) -> None:
-    torch.manual_seed(seed)
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002 - for libraries that draw from the global generator
-
-
-def _updates_after(step: int, steps: int, every: int) -> bool:
-    """Whether thresholds move after a step of an epoch, other than the last, which is always followed by an update.
-
-    Updates are spread evenly: a last one that rests on a few steps only would undo the others.
-
-    >>> [step for step in range(31) if _updates_after(step, 31, every=15)]
-    [15]
-    >>> [step for step in range(10) if _updates_after(step, 10, every=3)], _updates_after(0, 10, every=20)
-    ([3, 6], False)
-    """
-    updates = max(1, round(steps / every))
-    return step + 1 < steps and (step + 1) * updates // steps > step * updates // steps

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _KINDS = ("precision", "recall")
-RATE = "method.rate"
-QUANTILES = ("method.negative_quantile", "method.positive_quantile")
+RATE = "method.thresholds.rate"
+QUANTILES = ("method.thresholds.negative_quantile", "method.thresholds.positive_quantile")
 _ON_HST = ("hst+sate", "hst+satl", "sst+sate", "sst+satl")
 _ON_SST = ("sst+sate", "sst+satl", "hst+sate", "hst+satl")
 
@@ -87,7 +87,7 @@ def _value(run: FinishedRun, key: str) -> float:
     """Return the setting of a run; a rate that was left to the known proportion is what it came to."""
     value = json.loads(run.settings[key])
     if value is None:
-        from satl.methods.declaration import default_rate
+        from satl.methods.rules import default_rate
 
         return round(default_rate(run.proportion), 3)
     return float(value)

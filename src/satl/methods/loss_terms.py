@@ -1,0 +1,89 @@
+"""The loss terms that several methods name; those of one method alone are in its file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from satl.losses import contrastive_loss, cooccurrence_loss, differential_ranking, partial_bce
+from satl.methods.method_parts import LOSSES
+from satl.methods.parameters import Parameters
+from satl.methods.step_data import StepContext
+
+
+class ReductionParameters(Parameters):
+    """Binary cross-entropy over the known cells."""
+
+    reduction: Literal["known", "sample"] = Field(
+        "known", description="Average over all known cells of the batch, or first per image (equation 9)."
+    )
+
+
+class PseudoParameters(ReductionParameters):
+    """Binary cross-entropy over known cells and pseudo-labels."""
+
+    weight: float = Field(1.0, ge=0, description="Weight of the loss on each generator's labels.")
+
+
+class CooccurrenceParameters(Parameters):
+    """The co-occurrence loss of the pair branch."""
+
+    weight: float = Field(10.0, ge=0, description="Weight of the loss.")
+
+
+class ContrastParameters(Parameters):
+    """The contrastive loss of class features."""
+
+    weight: float = Field(0.05, ge=0, description="Weight of the loss.")
+
+
+class RankingParameters(Parameters):
+    """The differential ranking loss (DRL)."""
+
+    weight: float = Field(0.01, ge=0, description="Weight of the loss of each generator.")
+    clamp: bool = Field(True, description="The literal loss; false also lifts positives below.")
+    reduction: Literal["batch", "sum", "known"] = Field("batch", description="What to divide by.")
+
+
+@LOSSES.register("classification", ReductionParameters)
+def _classification(context: StepContext, parameters: ReductionParameters) -> Tensor:
+    return partial_bce(context.output.logits, context.labels, parameters.reduction, context.all_labels)
+
+
+@LOSSES.register("pseudo", PseudoParameters, needs=["generators"])
+def _pseudo(context: StepContext, parameters: PseudoParameters) -> Tensor:
+    costs = [
+        partial_bce(context.output.logits, labels, parameters.reduction) for labels in context.pseudo.values()
+    ]
+    return parameters.weight * torch.stack(costs).sum()
+
+
+@LOSSES.register("cooccurrence", CooccurrenceParameters, needs=["pairs"], ramped=True)
+def _cooccurrence(context: StepContext, parameters: CooccurrenceParameters) -> Tensor:
+    assert context.output.pair_logits is not None
+    return parameters.weight * cooccurrence_loss(context.output.pair_logits, context.labels)
+
+
+@LOSSES.register("contrast", ContrastParameters, needs=["noise"], ramped=True)
+def _contrast(context: StepContext, parameters: ContrastParameters) -> Tensor:
+    return parameters.weight * contrastive_loss(context.output.features, context.labels, context.inputs.noise)
+
+
+@LOSSES.register("ranking", RankingParameters, needs=["generators"])
+def _ranking(context: StepContext, parameters: RankingParameters) -> Tensor:
+    costs = [
+        differential_ranking(
+            scores.values,
+            torch.where(scores.informative, context.labels, 0),
+            context.rules[name].value,
+            parameters.clamp,
+            parameters.reduction,
+        )
+        for name, scores in context.scores.items()
+    ]
+    # A sum over the batch is as many times the mean of its micro-batches as there are of them.
+    parts = context.all_labels.shape[0] / context.labels.shape[0] if parameters.reduction == "sum" else 1.0
+    return parameters.weight * parts * torch.stack(costs).sum()

@@ -1,0 +1,82 @@
+"""From a batch of images to what a step reads: augmented pixels, labels and random numbers."""
+
+from __future__ import annotations
+
+import torch
+
+from satl.images import Batch, Batches, EvalTransform, TrainAugment
+from satl.methods import Learner, StepInputs
+from satl.methods.mixing import draw_shares
+from satl.runs.config import TrainingConfig
+from satl.runs.data import RunData
+from satl.training.seeds import mix_seed
+
+
+class BatchInputs:
+    """Makes the inputs of steps; nothing in here waits for the device.
+
+    Args:
+        config: seed and micro-batches.
+        data: labels, and hidden truth where there is one.
+        batches: of the training images.
+        learner: which inputs its method needs.
+        augment: of the training images.
+        transform: of the images that the teacher sees.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        data: RunData,
+        batches: Batches,
+        learner: Learner,
+        augment: TrainAugment,
+        transform: EvalTransform,
+    ) -> None:
+        self.config, self.batches, self.learner = config, batches, learner
+        self.augment, self.transform = augment, transform
+        self.device = next(learner.parameters()).device
+        self.generator = torch.Generator(self.device)
+        self.cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
+        truth = data.table.truth
+        self.truth = None if truth is None else torch.from_numpy(truth.copy()).to(self.device)
+
+    def make(self, batch: Batch, epoch: int, step: int, stage: int, observe: bool) -> StepInputs:
+        """Augment a batch, look up its labels and draw the random numbers that the method needs.
+
+        Args:
+            batch: this process's share of a batch.
+            epoch: of the run.
+            step: of the epoch.
+            stage: 1 or 2.
+            observe: whether the threshold rules take note of the scores.
+        """
+        learner, share = self.learner, self.batches.share(step)
+        images = batch.images.to(self.device, non_blocking=True)
+        indices = batch.indices.to(self.device, non_blocking=True)
+        # Seeding by position makes all random numbers independent of where a run was cut off, and the same in
+        # every process: each draws those of the global batch.
+        self.generator.manual_seed(mix_seed(self.config.seed, epoch, step))
+        pixels = self.augment(images, self.generator, first=share.first, total=share.total)
+        noise = None
+        if learner.method.needs("noise"):
+            parts = self.config.accumulate
+            images_of_part = share.total // parts
+            shape = (self.cells.shape[1], parts * (images_of_part * (images_of_part - 1) // 2))
+            noise = torch.rand(shape, generator=self.generator, device=self.device)
+        shares = None
+        if learner.mixes(stage):
+            shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
+        teaches = learner.method.needs("teacher") and (observe or learner.asks_teacher(stage))
+        return StepInputs(
+            pixels=pixels,
+            labels=self.cells.index_select(0, indices),
+            indices=indices,
+            stage=stage,
+            observe=observe,
+            ramp=torch.full((), step / len(self.batches) if epoch == 0 else 1.0, device=self.device),
+            noise=noise,
+            clean=self.transform(images) if teaches else None,
+            truth=None if self.truth is None else self.truth.index_select(0, indices),
+            shares=shares,
+        )
