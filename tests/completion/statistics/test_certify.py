@@ -278,7 +278,7 @@ def test_reasons_and_what_would_help():
     result = certify(scores, labels)
     assert names_of(result.present) == ["TOO_FEW", "TOO_LOW"]
     few, low = result.present.explain(["cat", "dog"])
-    assert few.startswith("'cat' has no threshold for present: of its 80 held-out cells, ")
+    assert few.startswith("'cat' has no threshold for present: of its 80 tested cells, ")
     assert " more labels of random cells, or " in few
     one = replace(result.present.needed, at_random=np.ones(2))
     assert "; about 1 more label of random cells, or " in replace(result.present, needed=one).explain()[0]
@@ -300,7 +300,7 @@ def test_too_few_right_cells_before_the_first_test_are_told_as_such():
     present = certify(scores[:, None], labels[:, None], precision=0.9).present
     assert names_of(present) == ["TOO_FEW"]
     assert present.explain(["cat"])[0].startswith(
-        "'cat' has no threshold for present: 29 of 29 held-out cells beyond a threshold are right, but the strictest "
+        "'cat' has no threshold for present: 29 of 29 tested cells beyond a threshold are right, but the strictest "
         "threshold that is tried has at least 31, of which too many were wrong; about "
     )
 
@@ -314,7 +314,7 @@ def test_a_test_that_ended_at_its_strict_end_is_told_as_such():
     assert clopper_pearson_lower(62, 63) > 0.9
     sentence = result.present.explain(["cat"])[0]
     assert sentence == (
-        "'cat' has no threshold for present: 62 of 63 held-out cells beyond a threshold are right, but thresholds are "
+        "'cat' has no threshold for present: 62 of 63 tested cells beyond a threshold are right, but thresholds are "
         "tried from the strictest on, and at a stricter one too many were wrong to go on; about 49 labels among the "
         "highest scores, chosen by a label plan as a test of their own, may do."
     )

@@ -141,7 +141,7 @@ def test_wrong_answers_of_a_plan_are_the_reason_given():
     labels[plan.row, plan.column] = -1
     after = certify(scores, labels, planned=plan.planned(scores.shape), zones=plan.zones(4))
     assert np.isnan(after.present.threshold[3])
-    assert "no held-out cell is known to be present" not in after.present.explain(list("abcd"))[3]
+    assert "no tested cell is known to be present" not in after.present.explain(list("abcd"))[3]
 
 
 def test_a_seed_gives_the_same_plan():

@@ -352,7 +352,7 @@ def test_certificates_may_rest_on_an_earlier_table(drawn: Drawn, done: Completio
     assert read_table(again.folder.completed) == read_table(filled)
     assert "from before the table was filled further" in again.report["model"]
     assert again.report["statement"].endswith(
-        "The certified thresholds stand, but no unknown cell lies beyond them."
+        "There are certified thresholds, but no unknown cell lies beyond them."
     )
 
 
@@ -413,7 +413,7 @@ def test_odd_tables_are_handled(tmp_path: Path) -> None:
     done = complete(make_case(lopsided, scores, tmp_path), tmp_path / "lopsided")
     assert (done.present, done.absent) == (0, 0)
     for entry, word in zip(done.report["classes"], ("present", "absent", "present"), strict=True):
-        assert f"no held-out cell is known to be {word}" in entry["present"]["reason"]
+        assert f"no tested cell is known to be {word}" in entry["present"]["reason"]
     assert done.report["classes"][2]["review_from"] is None
 
 

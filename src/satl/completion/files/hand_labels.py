@@ -29,7 +29,7 @@ _WORDS = {
     **dict.fromkeys((CANNOT_TELL, "unknown", "cannot tell"), 0),
 }
 _STAGES = (
-    "no held-out cell has this value",
+    "no tested cell has this value",
     "too few labels",
     "the precision is not shown yet",
     "a looser threshold",

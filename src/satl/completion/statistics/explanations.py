@@ -32,32 +32,29 @@ def _sentence(certificate: Certificate, row: int, name: str, alone: bool, start:
         side = "at least" if certificate.value > 0 else "at most"
         return (
             f"'{name}' is accepted as {word} for a score of {side} {certificate.threshold[row]:.4g}: "
-            f"{cells - errors} of {_number(cells, 'held-out cell')} there are right."
+            f"{cells - errors} of {_number(cells, 'tested cell')} there are right."
         )
-    tested = _number(int(certificate.tested[row]), "held-out cell")
+    tested = _number(int(certificate.tested[row]), "tested cell")
     are = "is" if cells == 1 else "are"
     if reason is Reason.TOO_FEW and alone:
-        why = (
-            f"{cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold {are} right, but "
-            + (
-                f"the strictest threshold that is tried has at least {start:,.0f}, of which too many were wrong"
-                if cells < start
-                else "thresholds are tried from the strictest on, and at a stricter one too many were wrong to go on"
-            )
+        why = f"{cells - errors} of {_number(cells, 'tested cell')} beyond a threshold {are} right, but " + (
+            f"the strictest threshold that is tried has at least {start:,.0f}, of which too many were wrong"
+            if cells < start
+            else "thresholds are tried from the strictest on, and at a stricter one too many were wrong to go on"
         )
         return f"'{name}' has no threshold for {word}: {why}{_remedy(certificate, row, reason)}."
     why = {
         Reason.NOTHING_UNKNOWN: "no unknown cell has a score",
-        Reason.NONE_OF_VALUE: f"no held-out cell is known to be {word}",
-        Reason.NONE_OF_OTHER: f"no held-out cell is known to be {opposite}, so nothing could contradict it",
-        Reason.TOO_FEW_OF_OTHER: f"too few held-out cells are known to be {opposite} to say how many would pass",
+        Reason.NONE_OF_VALUE: f"no tested cell is known to be {word}",
+        Reason.NONE_OF_OTHER: f"no tested cell is known to be {opposite}, so nothing could contradict it",
+        Reason.TOO_FEW_OF_OTHER: f"too few tested cells are known to be {opposite} to say how many would pass",
         Reason.PREVALENCE_OPEN: "there are too few cells to estimate how many unknown cells are present",
         Reason.TOO_FEW: (
             f"of its {tested}, {cells - errors} of {cells:,} beyond a threshold {are} right, "
             f"too few to show {certificate.target[row]:.4g}"
         ),
         Reason.TOO_LOW: (
-            f"at best {cells - errors} of {_number(cells, 'held-out cell')} beyond a threshold {are} right, "
+            f"at best {cells - errors} of {_number(cells, 'tested cell')} beyond a threshold {are} right, "
             f"which does not show {certificate.target[row]:.4g}"
         ),
         Reason.LETS_TOO_MUCH_THROUGH: f"every precise threshold would also take in too many that are {opposite}",

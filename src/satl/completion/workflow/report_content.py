@@ -102,7 +102,7 @@ def statement(settings: CompletionSettings, totals: dict[str, int], certified: b
     if settings.review_only:
         return f"{done} Only proposals were asked for, so nothing is promised."
     if not accepted and certified:
-        return f"{done} The certified thresholds stand, but no unknown cell lies beyond them."
+        return f"{done} There are certified thresholds, but no unknown cell lies beyond them."
     if not accepted:
         return f"{done} No precision could be promised for any class: see the reasons."
     each = "each class and direction"
