@@ -14,7 +14,7 @@ from satl.experiments.experiment_folder import FAILURE, RESULT, write_json
 from satl.experiments.grid import Models
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import default_split, evaluate_split
-from satl.inference.run_record import collect_run
+from satl.inference.run_record import measure_run, write_record
 from satl.methods import get_method
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData, load_data
@@ -125,7 +125,7 @@ def _test_models(folder: RunFolder, data: RunData, split: str) -> dict[str, dict
         "best": load_state(folder.checkpoint("best") / STATE)["best"]["epoch"] + 1,
         "last": load_state(folder.checkpoint("last") / STATE)["epoch"],
     }
-    collect_run(folder, data, evaluations["last"], last)
+    write_record(measure_run(folder, data, evaluations["last"], last))
     if epochs["best"] == epochs["last"]:  # the same weights
         evaluations["best"] = evaluations["last"]
     else:

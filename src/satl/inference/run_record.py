@@ -256,14 +256,9 @@ def measure_run(
     )
 
 
-def collect_run(
-    folder: RunFolder,
-    data: RunData | None = None,
-    evaluation: Evaluation | None = None,
-    last: Recogniser | None = None,
-) -> RunRecord:
-    """Measure a finished run (see :func:`measure_run`), write ``record.npz``, and return what was written."""
-    write_record(measure_run(folder, data, evaluation, last))
+def collect_run(folder: RunFolder) -> RunRecord:
+    """Measure a finished run, write ``record.npz`` into its folder, and return what was written."""
+    write_record(measure_run(folder))
     return read_record(folder.path)
 
 
