@@ -178,5 +178,5 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     refused(satl, "import", file, "-f", "coco", "-o", file, parts=("x.json belongs to the inputs",))
     refused(satl, "import", file, "-f", "fiftyone", "-o", tmp_path / "n.csv", parts=("has no 'labels'",))
     refused(
-        satl, "import", file, "-f", "label-studio", "-o", tmp_path / "n.csv", parts=("holds no JSON list",)
+        satl, "import", file, "-f", "label-studio", "-o", tmp_path / "n.csv", parts=("is not a JSON list",)
     )

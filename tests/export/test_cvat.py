@@ -125,7 +125,7 @@ def test_shapes_and_tags_of_cvat_both_say_present(tmp_path: Path) -> None:
             '<track id="0" label="a"></track>',
             "holds tracks: export from CVAT as 'CVAT for images 1.1'",
         ),
-        (("a",), "<image", "is no whole XML file"),
+        (("a",), "<image", "is not a complete XML file"),
         (("a",), "", "names no image"),
         ((), '<image name="1"/>', "names no class"),
     ],
@@ -140,13 +140,13 @@ def test_files_that_are_something_else(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("<html></html>", "is no file of CVAT"),
+        ("<html></html>", "is not a CVAT file"),
         ("<annotations><image name='a'/></annotations>", "declares no labels in 'meta'"),
-        ("", "is no whole XML file"),
+        ("", "is not a complete XML file"),
         ("PK\x03\x04 zip", "is a zip or Excel file"),
         (
             "<!DOCTYPE x [<!ENTITY e SYSTEM 'secret.txt'>]><annotations>&e;</annotations>",
-            "is no whole XML file",
+            "is not a complete XML file",
         ),
     ],
 )
@@ -161,5 +161,5 @@ def test_a_small_file_cannot_grow_without_bounds(tmp_path: Path) -> None:
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
     bomb = f'<!DOCTYPE x [<!ENTITY e0 "{"x" * 100}">{entities}]><annotations>&e11;</annotations>'
     (tmp_path / "x.xml").write_text(bomb)
-    with pytest.raises(TableError, match="is no whole XML file"):
+    with pytest.raises(TableError, match="is not a complete XML file"):
         read_export(tmp_path / "x.xml", "cvat")

@@ -58,19 +58,19 @@ def test_images_that_differ_by_extension_only_are_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ([], "is no JSON object"),
+        ([], "is not a JSON object"),
         ({"classes": ["a"]}, "has no 'labels': export from FiftyOne as"),
         ({"classes": ["a"], "labels": {"x": [1]}}, "image 'x' has label 1, which 'classes' lacks"),
         ({"classes": ["a"], "labels": {"x": [-1]}}, "image 'x' has label -1, which 'classes' lacks"),
-        ({"labels": {"x": [3]}}, "image 1 has a label 3, which is no name of a class"),
+        ({"labels": {"x": [3]}}, "image 1 has a label 3, which is not a class name"),
         ({"labels": {"x": ["a"]}, "satl": {"images": []}}, "its list of images does not fit its labels"),
         (
             {"labels": {"x": ["a"]}, "satl": {"split": ["t", "u"]}},
             "its list of splits does not fit its labels",
         ),
         ({"labels": {"x": ["a"]}, "satl": {"split": 5}}, "its list of splits does not fit its labels"),
-        ({"labels": {"x": ["a"]}, "satl": 5}, "its 'satl' is no JSON object"),
-        ({"classes": [["a"]], "labels": {"x": [0]}}, "its classes hold .'a'., which is no name"),
+        ({"labels": {"x": ["a"]}, "satl": 5}, "its 'satl' is not a JSON object"),
+        ({"classes": [["a"]], "labels": {"x": [0]}}, "its classes hold .'a'., which is not a name"),
     ],
 )
 def test_files_that_are_something_else(content: object, message: str, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_attributes_that_are_something_else(tmp_path: Path) -> None:
     (tmp_path / "labels.predictions.json").write_text(json.dumps({"labels": {"x": [label]}}))
     (tmp_path / "labels.json").write_text(json.dumps({"labels": {"x": ["a"]}}))
     with pytest.raises(
-        TableError, match=r"labels\.predictions\.json: image 1: the attributes .* no JSON object"
+        TableError, match=r"labels\.predictions\.json: image 1: the attributes .* not a JSON object"
     ):
         read_export(tmp_path / "labels.json", "fiftyone")
 

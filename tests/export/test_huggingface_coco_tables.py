@@ -51,11 +51,11 @@ def test_hugging_face_lines(tmp_path: Path) -> None:
     [
         ('{"file_name": "a", "positive": ["x"]}\n{"file_name": "a"}\n', "line 1 and line 2 are both about"),
         ('{"positive": ["x"]}\n', "line 1 names no image"),
-        ('{"file_name": "a", "positive": "x"}\n', "line 1: 'positive' is no list"),
+        ('{"file_name": "a", "positive": "x"}\n', "line 1: 'positive' is not a list"),
         ('{"file_name": "a", "positive": ["x"], "negative": ["x"]}\n', "'x' is both present and absent"),
         ('{"file_name": "a"', "line 1 is not JSON"),
         ('{"file_name": "a", "positive": [" x"]}\n', "begins or ends with white space"),
-        ("[1]\n", "line 1 is no JSON object"),
+        ("[1]\n", "line 1 is not a JSON object"),
         ('{"file_name": "a", "predictions": [{"label": "x", "value": 0, "score": 1, "band": "review"}]}\n',
          "suggests value 0, score 1 and band 'review' for class 'x'"),
         ('{"file_name": "a", "predictions": [{"label": "x", "value": [], "score": null, "band": []}]}\n',
@@ -74,7 +74,7 @@ def test_hugging_face_classes_that_are_something_else(tmp_path: Path) -> None:
     (tmp_path / "metadata.jsonl").write_text('{"file_name": "a", "positive": ["x"]}\n', encoding="utf-8")
     for classes in ('["x", 5]', '["x", ["y"]]'):
         (tmp_path / "metadata.classes.json").write_text(f'{{"classes": {classes}}}', encoding="utf-8")
-        with pytest.raises(TableError, match=r"its classes hold .*, which is no name: correct it"):
+        with pytest.raises(TableError, match=r"its classes hold .*, which is not a name: correct it"):
             read_export(tmp_path / "metadata.jsonl", "huggingface")
 
 
@@ -121,7 +121,7 @@ def test_a_complete_coco_file_of_another_origin(tmp_path: Path) -> None:
             "entry 1 is about image 1 and category '1', which",
         ),
         ([{"image_id": 1, "category_id": 1, "score": 0.5}], "suggests value None, score 0.5 and band None"),
-        ([7], "entry 1 is no JSON object"),
+        ([7], "entry 1 is not a JSON object"),
     ],
 )
 def test_results_of_another_origin(results: object, message: str, tmp_path: Path) -> None:

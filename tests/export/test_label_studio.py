@@ -173,18 +173,18 @@ def test_tasks_of_another_origin(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("tasks", "message"),
     [
-        ({}, "holds no JSON list"),
+        ({}, "is not a JSON list"),
         ([], "names no image"),
-        ([3], "task 1 is no JSON object"),
+        ([3], "task 1 is not a JSON object"),
         ([{"image": "a.jpg", "present": "cat"}], "task 1 has no 'data': export from Label Studio as JSON, not"),
         ([{"data": {"x": "1", "y": "2"}}], "task 1 names no image"),
         ([{"data": {"image": "a"}}], "names no class"),
-        ([{"data": {"image": "a"}, "annotations": 5}], "task 1: its 'annotations' is no list"),
-        ([{"data": {"image": "a"}, "annotations": [{"result": 5}]}], "task 1: its 'result' is no list"),
+        ([{"data": {"image": "a"}, "annotations": 5}], "task 1: its 'annotations' is not a list"),
+        ([{"data": {"image": "a"}, "annotations": [{"result": 5}]}], "task 1: its 'result' is not a list"),
         ([{"data": {"image": "a"}, "annotations": [annotation(["x"], ["x"])]}], "'x' is ticked as present and"),
-        ([{"data": {"image": "a"}, "annotations": [annotation([5])]}], "choice 5 is no text"),
+        ([{"data": {"image": "a"}, "annotations": [annotation([5])]}], "choice 5 is not text"),
         ([{"data": {"image": "a"}}, {"data": {"image": "a"}}], "task 1 and task 2 are both about image 'a'"),
-        ([{"data": {"image": "a", "split": 4}}], "its split 4 is no text"),
+        ([{"data": {"image": "a", "split": 4}}], "its split 4 is not text"),
         ([{"data": {"image": "a", "split": "t"}}, {"data": {"image": "b"}, "annotations": [annotation(["x"])]}],
          "task 2 .image 'b'. has no split, but others have"),
     ],
@@ -203,5 +203,5 @@ def test_a_config_beside_the_file_fixes_the_classes(tmp_path: Path) -> None:
     ):
         read_export(tmp_path / "tasks.json", "label-studio")
     (tmp_path / "tasks.xml").write_text("<View>")
-    with pytest.raises(TableError, match=r"tasks\.xml is no labelling config"):
+    with pytest.raises(TableError, match=r"tasks\.xml is not a labelling config"):
         read_export(tmp_path / "tasks.json", "label-studio")

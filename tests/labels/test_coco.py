@@ -165,7 +165,7 @@ def test_a_half_downloaded_file_is_refused_and_not_remembered(tmp_path: Path, ca
     path.write_bytes(whole)
     assert read_table(path).num_images == 2
     path.write_text('["a", "list"]')
-    with pytest.raises(TableError, match="holds no JSON object"):
+    with pytest.raises(TableError, match="is not a JSON object"):
         read_table(path)
 
 
@@ -251,7 +251,7 @@ def test_lvis(tmp_path: Path) -> None:
     ):
         read_dataset("coco", tmp_path, train="lvis_v1_val.json")
     coco_file(tmp_path / "lvis_v1_val.json")
-    with pytest.raises(TableError, match="has no 'neg_category_ids', so it is no LVIS file"):
+    with pytest.raises(TableError, match="has no 'neg_category_ids', so it is not an LVIS file"):
         read_dataset("lvis", tmp_path)
 
 

@@ -248,7 +248,7 @@ def test_vg200_refused(tmp_path: Path) -> None:
     whole = index.read_text()
     for content, message in (
         (whole[:-9], r"index\.json ends in the middle"),
-        ("[]", r"index\.json is no JSON object"),
+        ("[]", r"index\.json is not a JSON object"),
         (
             whole.replace('"2.jpg"', '"02.jpg"'),
             r"train_list_500\.txt: image '2\.jpg' \(row 2\) is not in vg_category",
@@ -307,7 +307,7 @@ def test_vg200_from_objects_refused(tmp_path: Path) -> None:
     content = path.read_text()
     for broken, message in (
         (content[:200], "ends in the middle"),
-        ("{}", "holds no JSON list"),
+        ("{}", "is not a JSON list"),
         ("[]", "lists no images"),
         (json.dumps([{"image_id": 1}]), "entry 1 has no 'image_id' and 'objects' with 'names'"),
         (json.dumps([{"image_id": 1, "objects": [{"names": [3]}]}]), "entry 1 has no"),

@@ -78,7 +78,7 @@ def test_every_cut_is_told_as_a_file_that_ends_in_the_middle(
     [
         (b"", "is empty: download or export it again"),
         (b"\xef\xbb\xbf \n", "is empty"),
-        (b"[1, 2]", "holds no JSON object"),
+        (b"[1, 2]", "is not a JSON object"),
         (b'{"images": {"a": 1}}', "'images' is not a list"),
         (b'{"images": [1 2, 3, 4, 5, 6]}', r"not valid JSON near '.*1 2, 3.*' \(expected , or \]\)"),
         (b'{"images": [1, x, 3, 4, 5, 6, 7]}', r"not valid JSON near .*Expecting value"),
@@ -90,7 +90,7 @@ def test_every_cut_is_told_as_a_file_that_ends_in_the_middle(
         (codecs.BOM_UTF16_LE + b"{\0}\0", "is UTF-16 text"),
         (gzip.compress(b"{}", mtime=0), "is a gzip file, not JSON: unpack it first"),
         (b"<html>not found</html>", "is a web page or XML, not JSON: download"),
-        (b"[" * 100_000, "nested too deeply|ends in the middle|holds no JSON object"),
+        (b"[" * 100_000, "nested too deeply|ends in the middle|is not a JSON object"),
         (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
     ],
 )

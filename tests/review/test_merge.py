@@ -104,7 +104,7 @@ def test_columns_that_are_no_classes_can_be_passed_over(tmp_path: Path, table: L
     register(app)
     done = CliRunner().invoke(app, ["merge", str(out), str(source), "-o", str(new), "--ignore-column", "Age"])
     assert done.exit_code == 0, done.output
-    assert "is without 'Age', which is no class" in done.output
+    assert "is without 'Age', which is not a class" in done.output
     assert read_table(new) == table.with_cells(MERGED)
 
 

@@ -382,7 +382,7 @@ BAD_CHANGES = [
     (HEADER + "scene-00000.png,boat,1,0.5\n", ("row 1", "4 columns", "complete()")),
     (HEADER + "scene-00000.png,boat,2,0.5,,review,model,\n", ("row 1", "'boat'", "'2' is not 1 or -1")),
     (HEADER + "scene-00000.png,boat,1,high,,review,model,\n", ("row 1", "scene-00000.png", "high")),
-    (HEADER + "scene-00000.png,boat,1,nan,,review,model,\n", ("row 1", "'nan' is no number")),
+    (HEADER + "scene-00000.png,boat,1,nan,,review,model,\n", ("row 1", "'nan' is not a number")),
     (HEADER + "scene-00000.png,boat,1,0.5,,maybe,model,\n", ("row 1", "'maybe'", "accepted, review, left")),
     (HEADER + "no.png,boat,1,0.5,,review,model,\n", ("row 1", "labels.npz", "no image 'no.png'")),
     (HEADER + "scene-00000.png,bot,1,0.5,,review,model,\n", ("row 1", "labels.npz", "no class 'bot'")),

@@ -35,7 +35,7 @@ TruthOption = Annotated[Path | None, typer.Option("--truth", help="A second tabl
 IgnoreOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--ignore-column", help="A column of a wide table that is no class, such as an age; repeatable."
+        "--ignore-column", help="A column of a wide table that is not a class, such as an age; repeatable."
     ),
 ]
 DatasetOption = Annotated[
@@ -240,10 +240,10 @@ def _inspect_images(table: LabelTable, images: Path) -> FileReport:
 
 
 def say_left_out(columns: list[str] | None, table: Path) -> None:
-    """Say that columns which are no classes are not in the table that was written."""
+    """Print that columns which are not classes are not in the table that was written."""
     if columns:
         names = ", ".join(repr(name) for name in columns)
-        what = "which is no class" if len(columns) == 1 else "which are no classes"
+        what = "which is not a class" if len(columns) == 1 else "which are not classes"
         typer.echo(f"Left out: {table} is without {names}, {what}", err=True)
 
 

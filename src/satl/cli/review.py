@@ -1,4 +1,4 @@
-"""``satl review`` and ``satl merge``: a person checks what is doubtful, and the table learns of it."""
+"""``satl review`` and ``satl merge``: a person reviews suggestions, and the decisions are merged into the table."""
 
 from __future__ import annotations
 

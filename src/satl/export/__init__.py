@@ -1,4 +1,4 @@
-"""To other tools and back: known cells as annotations, suggestions as predictions and never as annotations.
+"""Export to other tools and import from them: known cells as annotations, suggestions only as predictions.
 
 Every file of this folder is imported, so a new format is one file.
 

@@ -35,7 +35,7 @@ class Collector:
         self._column: dict[str, int] = {}
         for name in classes or ():
             if not isinstance(name, str):
-                raise TableError(f"{path}: its classes hold {name!r}, which is no name: correct it.")
+                raise TableError(f"{path}: its classes hold {name!r}, which is not a name: correct it.")
             self._column.setdefault(name, len(self._column))
         self._row: dict[str, int] = {}
         self._splits: list[str | None] = []
@@ -58,7 +58,7 @@ class Collector:
             )
         if split is not None and not isinstance(split, str):
             raise TableError(
-                f"{self.path}: {self.unit} {number}: its split {split!r} is no text: correct it."
+                f"{self.path}: {self.unit} {number}: its split {split!r} is not text: correct it."
             )
         self._splits.append(split)
         return row
@@ -135,7 +135,7 @@ class Collector:
             return column
         where = f"{self.path}: {self.unit} {row + 1}"
         if not isinstance(label, str) or not label.strip():
-            raise TableError(f"{where} has a label {label!r}, which is no name of a class: correct it.")
+            raise TableError(f"{where} has a label {label!r}, which is not a class name: correct it.")
         if self._fixed:
             raise TableError(
                 f"{where} names class {label!r}, which is not among its classes{nearest(label, self._column)}: "

@@ -82,7 +82,7 @@ class Source:
                 )
 
     def has(self, value: int) -> bool:
-        """Tell whether any suggestion says this value."""
+        """Whether any suggestion has this value."""
         return self.suggestions is not None and bool((self.suggestions.values == value).any())
 
 

@@ -123,7 +123,7 @@ def read_cvat(path: Path, encoding: str | None) -> Imported:
     """Read annotations that satl wrote or CVAT exported (CVAT for images 1.1).
 
     Any shape of a class makes it present, ``not`` in front makes it absent, ``maybe`` is a suggestion and
-    decides nothing. In front of a name that is no label itself, these words are part of a name.
+    decides nothing. In front of a name that is not a label itself, these words are part of a name.
     """
     with path.open("rb") as stream:
         check_start(stream.read(64), path, "XML")
@@ -149,9 +149,9 @@ def read_cvat(path: Path, encoding: str | None) -> Imported:
                     )
                 _read_image(collected, element, meaning)
     except ElementTree.ParseError as error:
-        raise TableError(f"{path} is no whole XML file ({error}): export it again.") from None
+        raise TableError(f"{path} is not a complete XML file ({error}): export it again.") from None
     if collected is None:
-        raise TableError(f"{path} is no file of CVAT: export from CVAT as 'CVAT for images 1.1'.")
+        raise TableError(f"{path} is not a CVAT file: export from CVAT as 'CVAT for images 1.1'.")
     return collected.finish()
 
 

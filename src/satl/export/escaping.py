@@ -77,5 +77,5 @@ def write_json_lines(stream: IO[str], items: Iterable[str]) -> None:
 def mapping(value: Any, where: str) -> dict[str, Any]:
     """Return ``value`` if it is a JSON object, else say where it is not."""
     if not isinstance(value, dict):
-        raise TableError(f"{where} is no JSON object: check that it is the file you mean.")
+        raise TableError(f"{where} is not a JSON object: check that it is the file you mean.")
     return value

@@ -84,7 +84,7 @@ def _suggested(value: int) -> Callable[[ImageRow], str | None]:
 
 
 def _own(source: Source) -> str:
-    """Return what FiftyOne passes over and satl reads back: the ids in their order, and the splits."""
+    """Return what FiftyOne ignores and satl reads back: the ids in their order, and the splits."""
     fields = [f'"images": {listed(map(json_text, source.table.images))}']
     if source.table.split is not None:
         fields.append(f'"split": {listed(map(json_text, source.table.split.tolist()))}')

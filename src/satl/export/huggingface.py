@@ -80,7 +80,7 @@ def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise TableError(f"{where}: '{key}' is no list: write the names of classes in brackets.")
+        raise TableError(f"{where}: '{key}' is not a list: write the names of classes in brackets.")
     return value
 
 

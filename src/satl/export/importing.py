@@ -76,7 +76,7 @@ def import_file(
         onto: table that the decisions are written into; images and classes are its own. Without it the table
             holds the images and classes of the file and nothing else is known.
         encoding: of ``onto`` (or, without it, of ``path``), where its values can be read in several ways.
-        ignore_columns: columns of ``onto`` that are no classes; the new table is without them.
+        ignore_columns: columns of ``onto`` that are not classes; the new table is without them.
         unticked: what a class is that was ticked neither as present nor as absent in an image that a person looked
             at as a whole: ``unknown`` or ``absent``. Only Label Studio's export tells which images these are. A cell
             that is known already stays as it is.

@@ -80,7 +80,7 @@ def address(file: str, prefix: str | None) -> str:
     if prefix.startswith(("http://", "https://", "/data/")):
         return prefix + quote(file)
     if "://" in prefix:
-        # The name of an object in a bucket is no address yet: Label Studio makes one of it.
+        # The name of an object in a bucket is not an address yet: Label Studio makes one of it.
         return prefix + file
     folder = prefix.strip("/")
     return LOCAL_FILES + quote(f"{folder}/{file}" if folder else file)

@@ -72,7 +72,7 @@ def _annotations(task: dict[str, Any], where: str) -> tuple[Said, bool, bool]:
 
 
 def _untouched(annotation: dict[str, Any], where: str) -> bool:
-    """Tell whether satl wrote this annotation and no person has submitted it again, which takes some time."""
+    """Whether satl wrote this annotation and no person has submitted it again, which takes some time."""
     results = _list(annotation, "result", where)
     ids = [str(one.get("id", "")) for one in results if isinstance(one, dict)]
     return bool(ids) and all(one.startswith("satl-") for one in ids) and not annotation.get("lead_time")
@@ -88,7 +88,7 @@ def _choices(annotation: dict[str, Any], where: str) -> Said:
         for label in _list(mapping(result.get("value"), f"{where}: a value"), "choices", where):
             if not isinstance(label, str):
                 raise TableError(
-                    f"{where}: its choice {label!r} is no text: export from Label Studio as JSON."
+                    f"{where}: its choice {label!r} is not text: export from Label Studio as JSON."
                 )
             if said.setdefault(label, value) != value:
                 raise TableError(
@@ -136,7 +136,7 @@ def _list(content: dict[str, Any], key: str, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise TableError(f"{where}: its {key!r} is no list: export from Label Studio as JSON.")
+        raise TableError(f"{where}: its {key!r} is not a list: export from Label Studio as JSON.")
     return value
 
 
@@ -147,6 +147,8 @@ def _configured(path: Path) -> list[str] | None:
     try:
         root = ElementTree.parse(path).getroot()
     except (ElementTree.ParseError, ValueError) as error:
-        raise TableError(f"{path} is no labelling config ({error}): remove it, or export it again.") from None
+        raise TableError(
+            f"{path} is not a labelling config ({error}): remove it, or export it again."
+        ) from None
     names = [choice.get("value", "") for choices in root.iter("Choices") for choice in choices.iter("Choice")]
     return list(dict.fromkeys(names)) or None

@@ -48,7 +48,7 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
             temporary = {role: written.enter_context(atomic_path(files[role])) for role in roles}
             tool.write(source, temporary)
     except TableError as error:
-        # Writers see a temporary name, so the one that the user gave is told here.
+        # Writers see a temporary name; the error names the file that the user asked for.
         raise error.at(target) from None
     except OSError as error:
         raise TableError(

@@ -1,4 +1,4 @@
-"""Look at the images of a table before any training: which are missing, broken, or the same as another."""
+"""Check the images of a table before any training: which are missing, broken, or the same as another."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def inspect_images(table: LabelTable, place: str | Path, progress: Progress | No
         progress: called with (images done, images in all).
 
     Raises:
-        ImageError: it is no folder, or a store that is damaged as a whole or not finished.
+        ImageError: it is not a folder, or a store that is damaged as a whole or not finished.
     """
     path = Path(place)
     return (_inspect_store if is_store(path) else _inspect_folder)(table, path, progress)

@@ -1,4 +1,4 @@
-"""What is known: label tables, their encodings and files, masks, splits, and a look at their health."""
+"""Label tables: what is known, encodings, files, data sets, masks, splits, hold-out, inspection."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SUGGESTED_BANDS = (ACCEPTED, REVIEW)
 
 
 class Band(IntEnum):
-    """What became of a cell, with the accepted ones told apart by their value.
+    """What became of a cell, with accepted cells separated by their value.
 
     >>> Band.ABSENT.file_name, Band.LEFT.file_name
     ('accepted', 'left')

@@ -1,4 +1,4 @@
-"""What a look at the image files of a table found, as plain data; :mod:`satl.images.file_checks` looks."""
+"""The report on the image files of a table, as plain data; :mod:`satl.images.file_checks` makes it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FileReport:
         missing: ids without a file.
         unreadable: id and reason of files that cannot be decoded completely.
         duplicates: images with the same content.
-        hint: what the missing ones have in common, where that can be told.
+        hint: what the missing ones have in common, if it is known.
     """
 
     folder: str

@@ -188,7 +188,7 @@ class LabelTable:
             and _same(self.truth, other.truth)
         )
 
-    # Content may be large, so a table is no dictionary key.
+    # Content may be large, so a table cannot be a dictionary key.
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -248,7 +248,7 @@ def _names(values: Iterable[str], kind: str) -> tuple[str, ...]:
 
 
 def _all_plain(names: tuple[str, ...]) -> bool:
-    """Tell quickly that all names are certainly good; False only asks for a closer look."""
+    """Whether all names are certainly valid, checked quickly; False means that each is checked."""
     if set(map(type, names)) != {str} or not "".join(names).isprintable():
         return False
     # The one printable white space is the space, so these four see every bad end and every empty name.

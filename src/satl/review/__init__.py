@@ -1,4 +1,4 @@
-"""A person checks what is doubtful: the local review page, its SQLite store, and the way back into the table.
+"""A person reviews suggestions: the local page, its SQLite store, and merging decisions into the table.
 
 Reading and merging need nothing beyond the core; the page itself (:mod:`satl.review.server`) needs the extra
 ``web`` and is imported only by ``satl review``.

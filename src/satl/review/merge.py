@@ -52,7 +52,7 @@ def merge_review(
     """Write ``table`` with the decisions of the review in ``out`` to ``new``.
 
     encoding: of ``table``, where its values can be read in several ways.
-    ignore_columns: columns of ``table`` that are no classes; the new table is without them.
+    ignore_columns: columns of ``table`` that are not classes; the new table is without them.
     include_accepted: also write the cells that ``satl complete`` accepted and no person looked at; they never
         overwrite a known cell.
     replace_known: let a decision overwrite a known cell that says the opposite.
@@ -61,7 +61,7 @@ def merge_review(
     Raises:
         TableError: a decision contradicts a known cell and ``replace_known`` is not given, no decision is about a
             cell of the table, or ``new`` exists.
-        RunError: ``out`` is no completed folder, or nobody has reviewed it.
+        RunError: ``out`` is not the folder of a completion, or nobody has reviewed it.
     """
     folder, target = CompletedFolder.open(out), Path(new)
     source = open_table(table, encoding, ignore_columns=ignore_columns)
@@ -109,7 +109,7 @@ def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[n
 
     Raises:
         TableError: none of the decisions of a folder is about a cell of the table.
-        RunError: a folder is no completed one, or nobody has reviewed it.
+        RunError: a folder is not that of a completion, or nobody has reviewed it.
     """
     found = np.zeros(table.cells.shape, dtype=np.bool_)
     for place in folders:

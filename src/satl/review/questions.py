@@ -120,7 +120,7 @@ def affordable(db: sqlite3.Connection, images: Sequence[int]) -> list[int]:
 def items(
     db: sqlite3.Connection, key: str, keys: Sequence[int], wanted: Filter | None = None
 ) -> list[dict[str, Any]]:
-    """Return what there is to look at: per id, or per image, the image with its known labels and suggestions.
+    """Return suggestions to review: per id, or per image, the image with its known labels and suggestions.
 
     ``wanted`` restricts the suggestions, all but by their state. Of an image with very many, the first open and the
     first decided ones are listed, and ``more`` says that others are open.

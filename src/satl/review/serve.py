@@ -1,4 +1,4 @@
-"""Run the review page: bind an address of this machine, print where it is, serve until told to stop."""
+"""Run the review page: bind an address of this machine, print where it is, serve until it is stopped."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class ServedImage(NamedTuple):
     """An image that may be shown.
 
     read: returns its file or its bytes, and what a browser calls the format; raises ImageError.
-    tag: changes when the content does; None where the file itself tells.
+    tag: changes when the content does; None where the file's own time of change is enough.
     """
 
     read: Callable[[], tuple[Path | bytes, str]]
@@ -50,7 +50,7 @@ def open_review_images(out: Path, stated: object, given: Path | None) -> ReviewI
     """Open the images of a review, in a folder or in a packed store; :func:`find_images` says where they are.
 
     Raises:
-        SatlError: what the user gave is no folder, or a store that cannot be opened.
+        SatlError: what the user gave is not a folder, or a store that cannot be opened.
     """
     place, message = find_images(out, stated, given)
     if place is None or not is_store(place):
@@ -133,18 +133,18 @@ class ReviewImageFiles:
         """Return the real path of an image.
 
         Raises:
-            ImageError: there is none, it lies outside the folder, or it is no image.
+            ImageError: there is none, it lies outside the folder, or it is not an image.
         """
         if self.folder is None:
             raise ImageError(self.message)
         if "\0" in name:
-            raise ImageError(f"'{name!r}' is no name of a file.")
+            raise ImageError(f"'{name!r}' is not a file name.")
         found = self._files(name)
         if len(found) > 1:
             raise ImageError(
                 f"'{name}' matches several files", remedy="write the image id with its extension"
             )
-        # Outside is told before missing, so that nobody learns from the answer what exists elsewhere.
+        # Checked before it is missing, so that the answer does not say what exists elsewhere.
         real = (found[0] if found else self.folder / name).resolve()
         if not real.is_relative_to(self.folder):
             raise ImageError(

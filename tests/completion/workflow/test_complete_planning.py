@@ -107,7 +107,7 @@ def test_plans_that_cannot_be_read_are_told(drawn: Drawn, done: Completion, tmp_
     edit(fresh(), lambda row: row.update(value="?"))
     assert len(read_answers(path, table).value) == 0
     edit(fresh(), lambda row: row.update(value="0"))
-    refused(r"row 1 \(image .*\): '0' is no answer: write present, absent, or \? if nobody can tell")
+    refused(r"row 1 \(image .*\): '0' is not an answer; write present, absent, or \? if nobody can tell")
     edit(fresh(), lambda row: row.update(value="presnt"))
     refused("did you mean 'present'")
     edit(fresh(), lambda row: row.update(label="ghost"))

@@ -241,7 +241,7 @@ def _problem(row: list[str], table: LabelTable) -> str | None:
         except ValueError:
             finite = False
         if not finite:
-            return f"{place}{name} {text!r} is no number"
+            return f"{place}{name} {text!r} is not a number"
     rows, columns = table.index.find([image], [label])
     if rows[0] < 0 or columns[0] < 0:
         return (

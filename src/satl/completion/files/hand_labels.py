@@ -243,7 +243,9 @@ def _answer(fields: dict[str, str], number: int, file: Path) -> int | None:
     if text not in _WORDS:
         # A 0 is refused on purpose: it means absent to some and unknown to others.
         raise TableError(
-            f"{file}: row {number} (image {fields['image']!r}, class {fields['label']!r}): {fields['value']!r} is no "
-            f"answer{nearest(text, ('present', 'absent'))}: write present, absent, or ? if nobody can tell."
+            f"row {number} (image {fields['image']!r}, class {fields['label']!r}): {fields['value']!r} is not an "
+            f"answer{nearest(text, ('present', 'absent'))}",
+            where=file,
+            remedy="write present, absent, or ? if nobody can tell",
         )
     return _WORDS[text]

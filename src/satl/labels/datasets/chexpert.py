@@ -16,7 +16,7 @@ from satl.labels.io.wide_csv import csv_header, read_csv_codes
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
 
 METADATA = ("Sex", "Age", "Frontal/Lateral", "AP/PA")
-"""Columns of the published files that are no findings."""
+"""Columns of the published files that are not findings."""
 _FILES = {"train": ("train.csv",), "val": ("valid.csv",), "test": ("test.csv", "test_labels.csv")}
 _STATES = {"unknown": UNKNOWN, "present": PRESENT, "absent": ABSENT}
 

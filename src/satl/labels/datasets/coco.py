@@ -87,7 +87,7 @@ def _read(
         found = read_instances(path)
         if found.complete != complete:
             raise TableError(
-                f"{path} has no 'neg_category_ids', so it is no LVIS file: use the data set coco."
+                f"{path} has no 'neg_category_ids', so it is not an LVIS file: use the data set coco."
                 if found.complete
                 else f"{path} has 'neg_category_ids', so it is an LVIS file: use the data set lvis."
             )

@@ -71,7 +71,7 @@ def find_dataset(name: str) -> Dataset:
 
 
 def check_options(dataset: Dataset, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the value of every option of ``dataset`` as plain data; what is wrong is told with the choices.
+    """Return the value of every option of ``dataset`` as plain data; an error names the choices.
 
     Text as it comes from a command line is understood: ``"true"``, ``"3"``, ``"train,test"``.
     """

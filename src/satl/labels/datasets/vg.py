@@ -28,7 +28,7 @@ def read_vg200(root: Path, *, splits: Sequence[str], lists: Path | None, names: 
     index_path = require_file(folder / INDEX, "put it there, or pass its folder with the option lists")
     index = load_json(index_path)
     if not isinstance(index, dict):
-        raise TableError(f"{index_path} is no JSON object from image to classes: download it again.")
+        raise TableError(f"{index_path} is not a JSON object from image to classes: download it again.")
     place = _places(root)
     parts = []
     for split in splits:

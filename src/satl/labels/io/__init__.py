@@ -50,7 +50,7 @@ def read_table(
     truth: a second table with the hidden truth, matched by image id and class name. Unless it says
         itself how it is to be read (words, JSONL, a stated encoding), it is read in ``encoding`` as
         well. Images that it lacks have unknown truth; a class that it lacks is an error.
-    ignore_columns: columns of a wide file that are no classes, such as an age or a date.
+    ignore_columns: columns of a wide file that are not classes, such as an age or a date.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "pets.csv"
@@ -69,7 +69,7 @@ def read_other_table(
     Args:
         path: the table.
         encoding: that of the first table, for a further one that can be read in several ways.
-        ignore_columns: columns of the first table that are no classes; the further one may have lost them.
+        ignore_columns: columns of the first table that are not classes; the further one may have lost them.
     """
     try:
         try:
@@ -157,7 +157,7 @@ def write_table(
                 assert used.write is not None
                 used.write(content, temporary, use)
     except TableError as error:
-        # Writers see a temporary name, so the one that the user gave is told here.
+        # Writers see a temporary name; the error names the file that the user asked for.
         raise error.at(destination) from None
     except OSError as error:
         reason = error.strerror or str(error)

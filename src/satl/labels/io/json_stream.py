@@ -34,7 +34,7 @@ def json_elements(
     """Yield (key, element) of the arrays under ``keys`` of a JSON object, in the order of the file.
 
     Without ``keys`` the file must be one array, whose elements come with the key ``""``. Everything else in
-    the file is passed over. A key whose value is no array is an error. ``seen`` gets every one of ``keys`` that
+    the file is skipped. A key whose value is not an array is an error. ``seen`` gets every one of ``keys`` that
     the file has, also where its array is empty.
 
     >>> import tempfile
@@ -47,12 +47,12 @@ def json_elements(
         text = _Text(stream, path)
         if keys is None:
             if text.peek() != "[":
-                raise TableError(f"{path} holds no JSON list: check that it is the file you mean.")
+                raise TableError(f"{path} is not a JSON list: check that it is the file you mean.")
             for element in text.array():
                 yield "", element
         else:
             if text.peek() != "{":
-                raise TableError(f"{path} holds no JSON object: check that it is the file you mean.")
+                raise TableError(f"{path} is not a JSON object: check that it is the file you mean.")
             for key in text.names():
                 if key not in keys:
                     text.peek()
@@ -68,7 +68,7 @@ def json_elements(
 
 
 def load_json(path: Path) -> Any:
-    """Return the whole content of a JSON file; a broken one is told in the same words."""
+    """Return the whole content of a JSON file; a broken one raises the same errors."""
     with _opened(path) as stream:
         text = _Text(stream, path)
         value = text.value()
@@ -104,7 +104,7 @@ class _Text:
             raise TableError(f"{path} is empty: download or export it again.")
 
     def peek(self) -> str:
-        """Return the next character that is no white space, or ``""`` at the end."""
+        """Return the next character that is not white space, or ``""`` at the end."""
         while True:
             found = _SPACE.match(self._text, self._at)
             assert found is not None

@@ -52,7 +52,7 @@ def parquet_columns(path: Path) -> tuple[list[str], list[Any], str | None]:
         raise TableError(f"{path} is not a readable Parquet file ({reason}): save it again.") from None
     stated = (arrow.schema.metadata or {}).get(ENCODING_KEY)
     header = arrow.schema.names
-    # pandas stores the row numbers of a frame under this name: they are no class.
+    # pandas stores the row numbers of a frame under this name: they are not a class.
     kept = [i for i, name in enumerate(header) if not name.startswith(_PANDAS_INDEX)]
     if not kept:
         raise TableError(f"{path} is empty: write a column 'image' and one column per class.")

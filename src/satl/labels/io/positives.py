@@ -99,7 +99,7 @@ def write_positives(table: LabelTable, path: Path, encoding: Encoding | None) ->
 
 
 def _names(text: str, row: int, image: str, path: Path) -> list[str]:
-    """Split one list, or say which name cannot be told from a list."""
+    """Split one list, or raise an error where a name cannot be separated from the others."""
     if '"' in text:
         try:
             names = next(iter(csv.reader([text], strict=True, skipinitialspace=True)), [])

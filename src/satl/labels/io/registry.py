@@ -39,7 +39,7 @@ Writer = Callable[[LabelTable, Path, Encoding | None], None]
 class Format:
     """A file format: how to read and write it.
 
-    read: (path, encoding name or None) -> TableFile; also takes ``ignore``, names of columns that are no
+    read: (path, encoding name or None) -> TableFile; also takes ``ignore``, names of columns that are not
         classes, where ``ignores_columns``.
     write: (table, temporary path, encoding or None for the format's own choice); None: read only.
     holds_truth: whether one file carries the hidden truth as well.

@@ -29,7 +29,7 @@ def csv_field(text: str, separators: str = ",") -> str:
 
 
 def check_text(data: bytes, path: Path, kind: str) -> None:
-    """Refuse what is no UTF-8 text, saying what it is where that can be told; ``kind`` is "CSV" or "JSON"."""
+    """Refuse what is not UTF-8 text, and name its kind if it can be recognised; ``kind`` is "CSV" or "JSON"."""
     check_start(data[:64], path, kind)
     try:
         data.decode("utf-8")

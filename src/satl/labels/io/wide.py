@@ -137,7 +137,7 @@ def column_codes(column: Any) -> npt.NDArray[np.uint8]:
 
 
 def without_ignored(header: Sequence[str], ignore: Sequence[str], path: Path) -> list[int]:
-    """Return the positions of the columns that are left when those called ``ignore`` are passed over."""
+    """Return the positions of the columns that are left without those called ``ignore``."""
     plain = [name.strip() for name in header]
     for name in ignore:
         if name.strip() not in plain:
@@ -283,7 +283,7 @@ def build(
     split: npt.NDArray[np.str_] | None,
     truth: Cells | None = None,
 ) -> LabelTable:
-    """Make the table; what it refuses is told with the name of the file."""
+    """Make the table; an error names the file."""
     try:
         return LabelTable(images, classes, cells, split, truth)
     except TableError as error:

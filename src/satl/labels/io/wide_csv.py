@@ -36,7 +36,7 @@ def delimiter_of(path: Path) -> str:
 
 
 def read_csv(path: Path, encoding: str | None, ignore: Sequence[str] = ()) -> TableFile:
-    """Read a wide CSV file; the columns called ``ignore`` are passed over."""
+    """Read a wide CSV file; the columns called ``ignore`` are left out."""
     return decode_coded(read_csv_codes(path, ignore), path, "csv", encoding)
 
 
