@@ -14,7 +14,7 @@ from experiments.grids import BASE, grid_of, write_grid
 from satl.errors import ConfigError, RunError, Stopped
 from satl.experiments.experiment import plan_experiment, run_experiment
 from satl.experiments.experiment_folder import ExperimentFolder
-from satl.experiments.parallel import ProgressListener
+from satl.experiments.progress_listener import ProgressListener
 from satl.reports import experiment_report
 from satl.reports.experiment_report import report_experiment
 from satl.runs.reading import apply_overrides

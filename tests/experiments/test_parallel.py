@@ -15,7 +15,8 @@ from satl.errors import Stopped
 from satl.experiments import parallel
 from satl.experiments.configs import run_configs
 from satl.experiments.experiment_folder import ExperimentFolder
-from satl.experiments.parallel import ProgressListener, run_in_parallel, worker_environment
+from satl.experiments.parallel import run_in_parallel, worker_environment
+from satl.experiments.progress_listener import ProgressListener
 
 
 class Notes(ProgressListener):

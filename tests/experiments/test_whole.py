@@ -17,7 +17,7 @@ import pytest
 from experiments.grids import write_grid
 from satl.experiments import parallel
 from satl.experiments.experiment import run_experiment
-from satl.experiments.parallel import ProgressListener
+from satl.experiments.progress_listener import ProgressListener
 from satl.methods import METHODS
 from satl.reports.experiment_report import report_experiment
 from training.tiny import assert_same_run

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from satl.errors import ConfigError, Stopped
+from satl.experiments.progress_listener import ProgressListener
 
 if TYPE_CHECKING:
     from satl.experiments.experiment import ExperimentState
+    from satl.experiments.experiment_folder import ExperimentFolder
     from satl.experiments.grid import GridRun
 
 
@@ -116,7 +118,7 @@ def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> 
     )
 
 
-def _details(folder: Any, grid_run: GridRun, state: str) -> str:
+def _details(folder: ExperimentFolder, grid_run: GridRun, state: str) -> str:
     from rich.markup import escape
 
     if state == "done":
@@ -132,14 +134,14 @@ def _details(folder: Any, grid_run: GridRun, state: str) -> str:
     return ""
 
 
-def _listener() -> Any:
+def _listener() -> ProgressListener:
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False)
     return ProgressBars(console) if console.is_terminal else ProgressLines(console)
 
 
-class ProgressLines:
+class ProgressLines(ProgressListener):
     """Prints a line for every run that starts, ends or fails: for a log, not for a terminal."""
 
     def __init__(self, console: Any) -> None:
@@ -171,9 +173,6 @@ class ProgressLines:
             self._print("The time is up: running ones save their state after the current step")
         else:
             self._print("Stopping after the current step; Ctrl-C again ends at once")
-
-    def end(self) -> None:
-        """Do nothing."""
 
     def _print(self, text: str) -> None:
         self.console.print(text, markup=False, soft_wrap=True)

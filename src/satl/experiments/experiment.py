@@ -15,7 +15,7 @@ from satl.experiments.experiment_folder import ExperimentFolder, State
 from satl.experiments.grid import Grid, GridRun, choose_runs, read_grid
 
 if TYPE_CHECKING:
-    from satl.experiments.parallel import ProgressListener
+    from satl.experiments.progress_listener import ProgressListener
     from satl.runs.config import RunConfig
 
 

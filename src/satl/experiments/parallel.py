@@ -26,33 +26,13 @@ from satl.errors import Sentence, Stopped, Task
 from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import GridRun, Models
 from satl.experiments.grid_run import run_facts
+from satl.experiments.progress_listener import Event, ProgressListener
 from satl.runs.config import RunConfig
 from satl.training.signals import stop_signals
 
 _POLL_SECONDS = 0.2
 _SECONDS_TO_END = 30.0
 _COMMAND = (sys.executable, "-P", "-m", "satl.experiments.worker")
-Event = dict[str, Any]
-
-
-class ProgressListener:
-    """Is called while grid runs are running; this one does nothing, the command line draws progress."""
-
-    def begin(self, total: int) -> None:
-        """``total`` grid runs are about to start."""
-
-    def event(self, grid_run: GridRun, event: Event) -> None:
-        """Something happened to a grid run.
-
-        ``event["event"]`` is ``loading``, ``begin``, ``step``, ``epoch``, ``testing``, ``done``, ``failed`` or
-        ``stopped``; the other keys are its details.
-        """
-
-    def stopping(self, expired: bool) -> None:
-        """Grid runs are asked to save and stop: the time is up (``expired``), or the user asked for it."""
-
-    def end(self) -> None:
-        """All worker processes have ended."""
 
 
 class _Worker:
