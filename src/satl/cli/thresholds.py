@@ -110,36 +110,20 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
     from pydantic import ValidationError
 
     from satl.methods.method_parts import RULES
-    from satl.runs.settings import plain_value
+    from satl.runs.settings import parse_setting, validation_error
 
-    part = RULES[rule]
-    given: dict[str, Any] = {}
+    given = {}
     for text in settings:
-        name, equals, value = text.partition("=")
-        name = name.strip().removeprefix("method.thresholds.")
-        if not equals:
-            raise ConfigError(f"--set {text}: write it as name=value, for example confidence=0.9.")
-        if name not in part.parameters.model_fields:
-            hint = (
-                nearest(name, part.parameters.model_fields)
-                or f"; it has: {', '.join(part.parameters.model_fields)}"
-            )
-            raise ConfigError(f"--set {text}: rule '{rule}' has no parameter '{name}'{hint}.")
         try:
-            given[name] = plain_value(value)
-        except ValueError:
-            raise ConfigError(
-                f"--set {text}: the value cannot be read; write a plain number or word."
-            ) from None
+            name, value = parse_setting(text)
+        except ValueError as error:
+            raise ConfigError(f"--set {text}: {error}.") from None
+        given[name.removeprefix("method.thresholds.")] = value
+    model = RULES[rule].parameters
     try:
-        return part.parameters.model_validate(given)
+        return model.model_validate(given)
     except ValidationError as error:
-        problem = error.errors()[0]
-        message = problem["msg"].removeprefix("Value error, ")
-        name = ".".join(map(str, problem["loc"]))
-        raise ConfigError(
-            f"--set {name}={problem['input']}: {message[:1].lower() + message[1:]}; give another value."
-        ) from None
+        raise validation_error(error, f"--set for rule '{rule}'", model) from None
 
 
 def _read(
