@@ -50,10 +50,10 @@ class Paper:
         pairs = list(zip(row["mean"], row["deviation"], strict=True))
         return dict(zip(self.proportions, pairs[:-1], strict=True)), pairs[-1]
 
-    def f1_of(self, dataset: str, method: str) -> tuple[float, float] | None:
-        """Return Table 2's OF1 and CF1, if the method is in it."""
-        row = self.content["table2"][dataset].get(method)
-        return None if row is None else (row[0], row[1])
+    def f1_of(self, dataset: str, method: str) -> tuple[float, float]:
+        """Return Table 2's OF1 and CF1 of one of its methods."""
+        overall, by_class = self.content["table2"][dataset][method]
+        return overall, by_class
 
     def test_of(self, subject: str, other: str) -> tuple[float, float] | None:
         """Return Table 3's t and p of ``subject`` against ``other``, if it has them."""

@@ -35,8 +35,9 @@ def map_table(source: TableSource) -> Table:
 
 def _paper_map_blocks(source: TableSource, proportions: Sequence[float]) -> list[Block]:
     paper, blocks = source.paper, []
-    for dataset in () if paper is None else paper.datasets:
-        assert paper is not None
+    if paper is None:
+        return []
+    for dataset in paper.datasets:
         rows = []
         for method in paper.methods("table1", dataset):
             by_proportion, average = paper.map_of(dataset, method)
@@ -59,9 +60,10 @@ def f1_table(source: TableSource, proportions: Sequence[float] = ()) -> Table:
         proportions: where they are shown as well, before the averages.
     """
     grid, paper = source.grid, source.paper
-    datasets = paper.datasets if paper else ()
-    in_paper = (method for dataset in datasets for method in paper.methods("table2", dataset))  # type: ignore[union-attr]
-    methods = tuple(dict.fromkeys((*grid.methods, *in_paper)))
+    theirs = _paper_f1(paper)
+    methods = tuple(
+        dict.fromkeys((*grid.methods, *(method for found in theirs.values() for method in found)))
+    )
     lines = [
         [
             *(source.estimate(method, one, column=column) for one in proportions for column in _F1),
@@ -72,14 +74,11 @@ def f1_table(source: TableSource, proportions: Sequence[float] = ()) -> Table:
     ours = estimate_rows([title_of(method) for method in methods], lines, len(grid.seeds))
     rows = []
     for method, row in zip(methods, ours, strict=True):
-        theirs: list[Entry] = []
-        for dataset in datasets:
-            assert paper is not None
-            theirs += (Entry(number(value)) for value in paper.f1_of(dataset, method) or (None, None))
-        rows.append(Row(row.label, (*row.entries, *theirs)))
+        values = [value for found in theirs.values() for value in found.get(method, (None, None))]
+        rows.append(Row(row.label, (*row.entries, *(Entry(number(value)) for value in values))))
     groups = [(share(one), False) for one in proportions]
     groups += [("average" if proportions else source.ours, False)]
-    groups += [(source.paper_heading(dataset), True) for dataset in datasets]
+    groups += [(source.paper_heading(dataset), True) for dataset in theirs]
     return Table(
         key=source.key("table-2-f1"),
         heading="Table 2: OF1 and CF1",
@@ -89,6 +88,16 @@ def f1_table(source: TableSource, proportions: Sequence[float] = ()) -> Table:
         blocks=(Block("", tuple(rows)),),
         notes=(source.model_note(), *_average_notes(source), MISSING, *_paper_notes(paper, "table2")),
     )
+
+
+def _paper_f1(paper: Paper | None) -> dict[str, dict[str, tuple[float, float]]]:
+    """Return OF1 and CF1 of the paper's methods by data set."""
+    if paper is None:
+        return {}
+    return {
+        dataset: {method: paper.f1_of(dataset, method) for method in paper.methods("table2", dataset)}
+        for dataset in paper.datasets
+    }
 
 
 def ablation_table(source: TableSource) -> Table | None:
@@ -120,8 +129,9 @@ def ablation_table(source: TableSource) -> Table | None:
 
 def _paper_ablation_blocks(source: TableSource, proportions: Sequence[float]) -> list[Block]:
     paper, blocks = source.paper, []
-    for dataset in () if paper is None else paper.datasets:
-        assert paper is not None
+    if paper is None:
+        return []
+    for dataset in paper.datasets:
         rows = []
         for adds, method in ABLATION["sst"].items():
             found = paper.ablation_of(dataset, method)
