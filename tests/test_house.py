@@ -61,15 +61,7 @@ DOCUMENTS: dict[str, str] = {
     "satl.review.server": "its page says which command comes next",
 }
 """Modules that write documents, which may name commands."""
-TEMPORARY_WORDS = frozenset(
-    {
-        "satl.recipes",
-        "satl.runs.data",
-        "satl.runs.run_folder",
-        "satl.training.saving",
-        "satl.training.trainer",
-    }
-)
+TEMPORARY_WORDS: frozenset[str] = frozenset()
 """Modules whose messages still name options or commands."""
 
 

@@ -43,7 +43,7 @@ def test_ctrl_c_then_a_kill_then_the_same_end(satl: Satl, tiny_yaml: Path, tmp_p
     assert out == ""
     last = err.strip().splitlines()[-1]
     assert last.startswith("stopped ")
-    assert last.endswith(f"go on with `satl train --resume {run}`.")
+    assert last.endswith(f"resume with `satl train --resume {run}`.")
     assert "Traceback" not in err
     done = len(metrics(run))
     assert 2 <= done < 12

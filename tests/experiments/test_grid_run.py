@@ -109,7 +109,7 @@ def test_models_that_are_not_kept_go_when_everything_is_measured(keep, kept, tmp
             assert evaluate_run(run, "test", name)[0].mAP == ending["result"]["models"][name]["mAP"]
         else:
             sentence = (
-                f"'{name}'; its experiment did not keep it .*`satl train {run}/config.yaml --out NEW`.$"
+                rf"'{name}'; its experiment did not keep it .*train\('{run}/config.yaml', out='NEW'\)\.$"
             )
             with pytest.raises(RunError, match=sentence):
                 evaluate_run(run, "test", name)

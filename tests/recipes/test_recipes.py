@@ -169,5 +169,5 @@ def test_published_numbers(method: str, batch: int, rate: float, stages: object,
 
 
 def test_a_misspelt_recipe_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"--recipe coco/sst\+sat1: there is no such recipe \(did you mean"):
+    with pytest.raises(ConfigError, match=r"recipe='coco/sst\+sat1': there is no such recipe \(did you mean"):
         read_recipe("coco/sst+sat1")

@@ -157,7 +157,7 @@ def test_a_store_of_another_size_or_without_an_image_is_told(folder: Path, tmp_p
         load_data(config_of(folder, images=str(store)))
     assert str(caught.value) == (
         f"images.store_size: is 32, but packed store '{store}' holds images of 48 pixels; set images.store_size "
-        "to 48, or pack the images again with --size 32."
+        "to 48, or pack the images again with size=32."
     )
     table = read_table(folder / "labels.csv")
     names = list(table.images)

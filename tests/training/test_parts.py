@@ -260,7 +260,7 @@ def test_a_crash_before_the_old_one_is_removed_leaves_the_new_one(
 
 def test_a_run_folder_is_never_overwritten(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run").config.write_text("data: {}")
-    with pytest.raises(RunError, match="already holds a run; continue it with `satl train --resume"):
+    with pytest.raises(RunError, match="already holds a run; resume it with train\\(resume="):
         RunFolder.create(tmp_path / "run")
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file"):

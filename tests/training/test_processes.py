@@ -288,7 +288,7 @@ def test_two_processes_stop_together_and_go_on_to_the_bit(config_file: Path, tmp
     code, out, err = finish(process)
     assert code != 0
     assert "is finished" not in out
-    assert "go on with `satl train --resume" in err
+    assert "resume with `satl train --resume" in err
     state = torch.load(tmp_path / "cut" / "checkpoints" / "last" / "training.pt", weights_only=True)
     assert (state["epoch"], state["step"]) == (0, 10)
     code, _, err = finish(torchrun(tmp_path / "dump", "train", "--resume", tmp_path / "cut", "--quiet"))

@@ -183,7 +183,7 @@ def test_ctrl_c_saves_and_stops(
         trainer.fit()  # nothing is left to be stopped
     else:
         with pytest.raises(
-            Interrupted, match=r"^stopped (in|after) epoch \d.*; go on with `satl train --resume \S+`\.$"
+            Interrupted, match=r"^stopped (in|after) epoch \d.*; resume with train\(resume='\S+'\)\.$"
         ):
             trainer.fit()
     assert signal.getsignal(signal.SIGINT) is before

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from satl.errors import ConfigError, nearest
+from satl.errors import Argument, ConfigError, Sentence, Task, nearest
 
 _FOLDER = Path(__file__).parent
 
@@ -47,7 +47,9 @@ def read_recipe(name: str) -> dict[str, dict[str, Any]]:
     names = recipe_names()
     if name not in names:
         raise ConfigError(
-            f"--recipe {name}: there is no such recipe{nearest(name, names)}; `satl recipes` lists them."
+            f"there is no such recipe{nearest(name, names)}",
+            where=Argument("recipe", name),
+            remedy=Sentence("{recipes} lists them", recipes=Task("recipes")),
         )
     from satl.methods import METHODS
 

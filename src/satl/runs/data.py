@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from satl.errors import ConfigError, TableError
+from satl.errors import Argument, ConfigError, Sentence, TableError
 from satl.images import ArrayImages, FolderImages, ImageSource, cached, is_store, packed_images
 from satl.labels import (
     LabelTable,
@@ -122,8 +122,12 @@ def open_images(images: Path, image_ids: Sequence[str], size: int, rows: Sequenc
     packed = packed_images(images, image_ids, rows=rows)
     if packed.size != size:
         raise ConfigError(
-            f"images.store_size: is {size}, but packed store '{images}' holds images of {packed.size} pixels; set "
-            f"images.store_size to {packed.size}, or pack the images again with --size {size}."
+            f"is {size}, but packed store '{images}' holds images of {packed.size} pixels",
+            where="images.store_size",
+            remedy=Sentence(
+                f"set images.store_size to {packed.size}, or pack the images again with {{size}}",
+                size=Argument("size", size),
+            ),
         )
     return packed
 

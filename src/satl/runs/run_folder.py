@@ -12,13 +12,16 @@ from typing import Any
 
 import yaml
 
-from satl.errors import ConfigError, RunError, in_shell
+from satl.errors import Argument, ConfigError, RunError, Sentence, Task
 from satl.files import atomic_path
 from satl.methods.old_keys import with_new_keys
 from satl.runs.config import RunConfig
 from satl.runs.reading import make_config
 
-_DOOMED = ".removed"
+_REMOVED = ".removed"
+"""Ending of a checkpoint that is being removed."""
+_ANOTHER_PLACE = "choose another folder"
+_A_RUN = Sentence("give a folder that {train} wrote", train=Task("train", out=None))
 
 
 class RunFolder:
@@ -46,6 +49,16 @@ class RunFolder:
         self.result = self.path / "result.json"
         self.curves = self.path / "tensorboard"
 
+    @property
+    def resume_task(self) -> Task:
+        """What resumes the run."""
+        return Task("train", resume=self.path)
+
+    @property
+    def new_run_task(self) -> Task:
+        """What starts a new run with the same configuration."""
+        return Task("train", self.config, out="NEW")
+
     @classmethod
     def create(cls, path: Path | str) -> RunFolder:
         """Make a new run folder; an existing run is never overwritten."""
@@ -54,7 +67,9 @@ class RunFolder:
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(
-                f"{folder.path}: cannot be made ({error.strerror}); give another --out."
+                f"cannot be made ({error.strerror})",
+                where=Argument("out", folder.path),
+                remedy=_ANOTHER_PLACE,
             ) from error
         return folder
 
@@ -66,15 +81,22 @@ class RunFolder:
             taken = folder.config.exists()
         except OSError as error:
             raise RunError(
-                f"{folder.path}: cannot be looked into ({error.strerror}); give another --out."
+                f"cannot be looked into ({error.strerror})",
+                where=Argument("out", folder.path),
+                remedy=_ANOTHER_PLACE,
             ) from error
         if taken:
             raise RunError(
-                f"{folder.path}: already holds a run; continue it with "
-                f"`satl train --resume {in_shell(folder.path)}` or give another --out."
+                "already holds a run",
+                where=Argument("out", folder.path),
+                remedy=Sentence(
+                    "resume it with {resume}, or choose another folder", resume=folder.resume_task
+                ),
             )
         if folder.path.exists() and not folder.path.is_dir():
-            raise RunError(f"{folder.path}: is a file, not a folder; give another --out.")
+            raise RunError(
+                "is a file, not a folder", where=Argument("out", folder.path), remedy=_ANOTHER_PLACE
+            )
         return folder
 
     @classmethod
@@ -82,12 +104,9 @@ class RunFolder:
         """Open an existing run folder."""
         folder = cls(path)
         if not folder.path.is_dir():
-            raise RunError(f"{folder.path}: is not a folder; give the folder that `satl train --out` wrote.")
+            raise RunError("is not a folder", where=folder.path, remedy=_A_RUN)
         if not folder.config.is_file():
-            raise RunError(
-                f"{folder.path}: holds no config.yaml, so it is not a run; give the folder that "
-                "`satl train --out` wrote."
-            )
+            raise RunError("holds no config.yaml, so it is not a run", where=folder.path, remedy=_A_RUN)
         return folder
 
     def read_config(self) -> RunConfig:
@@ -95,7 +114,9 @@ class RunFolder:
         try:
             content = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunError(f"{self.config}: cannot be read; restore it from a copy of the run.") from error
+            raise RunError(
+                "cannot be read", where=self.config, remedy="restore it from a copy of the run"
+            ) from error
         if not isinstance(content, dict):
             content = {}
         try:
@@ -129,8 +150,9 @@ class RunFolder:
                 gone = False  # it may not be looked at; what reads it says so
             if gone:
                 raise RunError(
-                    f"{self.path}: {place}, its data.{key}, is not there; put it back, or write where it is now "
-                    f"into {self.config}."
+                    f"{place}, its data.{key}, does not exist",
+                    where=self.path,
+                    remedy=f"put it back, or write its new place into {self.config}",
                 )
 
     def read_metrics(self) -> list[dict[str, Any]]:
@@ -148,7 +170,7 @@ class RunFolder:
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         """Add the row of an epoch."""
         line = json.dumps(row, allow_nan=False) + "\n"
-        with self._told_of_the_disk(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+        with self._translate_disk_error(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
             file.write(line)
 
     def keep_metrics_before(self, epoch: int) -> None:
@@ -206,7 +228,7 @@ class RunFolder:
         """Yield a folder to write a checkpoint into; it takes the place of the old one only when complete."""
         final = self.checkpoints / name
         fresh, old = final.with_name(f"{name}.new"), final.with_name(f"{name}.old")
-        with self._told_of_the_disk(final):
+        with self._translate_disk_error(final):
             for leftover in (fresh, old):
                 if leftover.exists() and (leftover == fresh or final.exists()):
                     shutil.rmtree(leftover)
@@ -222,14 +244,19 @@ class RunFolder:
         shutil.rmtree(old, ignore_errors=True)
 
     @contextmanager
-    def _told_of_the_disk(self, place: Path) -> Iterator[None]:
-        """Say in a sentence that something of a run that is under way cannot be written."""
+    def _translate_disk_error(self, place: Path) -> Iterator[None]:
+        """Turn an error of the disk into one sentence that says how to resume the run."""
         try:
             yield
         except OSError as error:
             raise RunError(
-                f"{place}: cannot be written ({error.strerror or error}); make room on the disk or make the folder "
-                f"writable, then go on from the last checkpoint with `satl train --resume {in_shell(self.path)}`."
+                f"cannot be written ({error.strerror or error})",
+                where=place,
+                remedy=Sentence(
+                    "make room on the disk or make the folder writable, then resume from the last checkpoint with "
+                    "{resume}",
+                    resume=self.resume_task,
+                ),
             ) from error
 
     def find_checkpoint(self, name: str) -> Path | None:
@@ -243,16 +270,15 @@ class RunFolder:
         place = self.find_checkpoint(name)
         if place is not None:
             return place
+        remedy = Sentence("the run was stopped before it wrote one, remove the folder and start again")
         if self.result.is_file():
-            remedy = (
-                "its experiment did not keep it (`models` of the grid), train it again with "
-                f"`satl train {in_shell(self.config)} --out NEW`"
+            remedy = Sentence(
+                "its experiment did not keep it (`models` of the grid), train it again with {train}",
+                train=self.new_run_task,
             )
         elif name != "last" and (self.checkpoints / "last").is_dir():
-            remedy = f"no epoch was validated yet, continue with `satl train --resume {in_shell(self.path)}`"
-        else:
-            remedy = "the run was cut off before it wrote one, remove the folder and start again"
-        raise RunError(f"{self.path}: holds no checkpoint '{name}'; {remedy}.")
+            remedy = Sentence("no epoch was validated yet, resume with {resume}", resume=self.resume_task)
+        raise RunError(f"holds no checkpoint '{name}'", where=self.path, remedy=remedy)
 
     def keep_checkpoints(self, names: Sequence[str]) -> None:
         """Remove all checkpoints but these, to save space.
@@ -263,11 +289,11 @@ class RunFolder:
             return
         kept = [self.find_checkpoint(name) for name in names]
         with suppress(OSError):
-            for leftover in self.checkpoints.glob(f"*{_DOOMED}"):
+            for leftover in self.checkpoints.glob(f"*{_REMOVED}"):
                 shutil.rmtree(leftover)
             for entry in tuple(self.checkpoints.iterdir()):
                 if entry.is_dir() and entry not in kept:
                     # Renamed first: one that is half removed must not be taken for a checkpoint.
-                    shutil.rmtree(entry.replace(entry.with_name(f"{entry.name}{_DOOMED}")))
+                    shutil.rmtree(entry.replace(entry.with_name(f"{entry.name}{_REMOVED}")))
             if not names:
                 self.checkpoints.rmdir()

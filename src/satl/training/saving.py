@@ -1,4 +1,4 @@
-"""What a run keeps: the state to go on from, and the network of its best epoch."""
+"""What a run keeps: the state to resume from, and the network of its best epoch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from satl.distributed import process_rank, world_size
-from satl.errors import RunError, in_shell
+from satl.errors import RunError, Sentence
 from satl.methods import Learner
 from satl.runs.run_folder import RunFolder
 from satl.training.averaging import MovingAverage
@@ -40,8 +40,8 @@ class Saver:
         average: the average of its weights, if there is one.
         optimiser: over its parameters.
         schedule: of the learning rate.
-        fingerprint: of the data; a run goes on with its own data only.
-        fixed: what of the configuration a run goes on with, as JSON by ``section.key``.
+        fingerprint: of the data; a run is resumed with its own data only.
+        fixed: what of the configuration must not change, as JSON by ``section.key``.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Saver:
         self.fixed = fixed
 
     def save_last(self, epoch: int, step: int, best: dict[str, Any], tally: EpochTally) -> None:
-        """Write everything that a run needs to go on with this step of this epoch."""
+        """Write everything that is needed to resume at this step of this epoch."""
         state = {
             "epoch": epoch,
             "step": step,
@@ -85,18 +85,20 @@ class Saver:
                 save_state(state, path / STATE)
 
     def load_last(self, tally: EpochTally) -> tuple[int, int, dict[str, Any]]:
-        """Read it again; return the epoch and step to go on with, and the best epoch so far."""
+        """Read it again; return the epoch and step to resume at, and the best epoch so far."""
         checkpoint = self.folder.checkpoint("last")
         state = load_state(checkpoint / STATE)
         if state["data"] != self.fingerprint:
             raise RunError(
-                f"{self.folder.path}: the labels or the split are not those the run was started with; restore the "
-                "table or start a new run."
+                "the labels or the split are not those the run was started with",
+                where=self.folder.path,
+                remedy="restore the table or start a new run",
             )
         if len(state["random"]) != world_size():
             raise RunError(
-                f"{self.folder.path}: was started with {len(state['random'])} process(es), not {world_size()}; resume "
-                "it with the same number."
+                f"was started with {len(state['random'])} process(es), not {world_size()}",
+                where=self.folder.path,
+                remedy="resume it with the same number",
             )
         self._require_same_config(state.get("config", {}))  # a run of an older version does not say
         load_module(self.learner, checkpoint / LEARNER)
@@ -128,7 +130,7 @@ class Saver:
                 save_state({"best": best}, path / STATE)
 
     def holds_best(self, best: dict[str, Any]) -> bool:
-        """Whether the kept network is of this best epoch; it can be of one after the checkpoint gone on from."""
+        """Whether the kept network is of this best epoch; it can be of one after the checkpoint that was resumed."""
         place = self.folder.find_checkpoint("best")
         return place is not None and bool(load_state(place / STATE)["best"] == best)
 
@@ -136,8 +138,11 @@ class Saver:
         for key, value in self.fixed.items():
             if key in started and started[key] != value:
                 raise RunError(
-                    f"{self.folder.config}: {key} is {value}, but the run was started with {started[key]}; put that "
-                    f"back, or start a new run with `satl train {in_shell(self.folder.config)} --out NEW`."
+                    f"{key} is {value}, but the run was started with {started[key]}",
+                    where=self.folder.config,
+                    remedy=Sentence(
+                        "put that back, or start a new run with {train}", train=self.folder.new_run_task
+                    ),
                 )
 
     def _parts(self) -> list[nn.Module]:

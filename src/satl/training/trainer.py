@@ -16,7 +16,7 @@ from accelerate.utils import DistributedDataParallelKwargs
 from torch import nn
 
 from satl.distributed import sum_across, world_size
-from satl.errors import ConfigError, Stopped, in_shell
+from satl.errors import ConfigError, Sentence, Stopped
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.images import Batch, Batches
 from satl.images.batches import translate_worker_crash
@@ -45,7 +45,8 @@ from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
 from satl.training.tensorboard import board, require_tensorboard
 
-_STEPS_BETWEEN_QUESTIONS = 10
+_STEPS_BETWEEN_STOP_CHECKS = 10
+"""Several processes ask each other whether to stop after so many steps."""
 _NO_BEST = {"epoch": -1, "mAP": -1.0}
 
 
@@ -100,8 +101,10 @@ class Trainer:
         )
         if self.batches.share(0).num % training.accumulate:
             raise ConfigError(
-                f"training.batch_size: {training.batch_size} cannot be shared by {world_size()} processes in "
-                f"{training.accumulate} micro-batches each; use a multiple of {world_size() * training.accumulate}."
+                f"{training.batch_size} cannot be shared by {world_size()} processes in {training.accumulate} "
+                "micro-batches each",
+                where="training.batch_size",
+                remedy=f"use a multiple of {world_size() * training.accumulate}",
             )
         self.tally = self._new_tally()
         self.step = build_step(
@@ -150,8 +153,8 @@ class Trainer:
 
     @classmethod
     def resume(cls, data: RunData, folder: RunFolder, display: Display | None = None) -> Trainer:
-        """Go on from the last checkpoint of a run."""
-        folder.checkpoint("last")  # before anything is built: a run without one cannot go on
+        """Resume a run from its last checkpoint."""
+        folder.checkpoint("last")  # before anything is built: a run without one cannot be resumed
         trainer = cls(folder.read_config(), data, folder, display)
         trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
         if not trainer.finished and not trainer.saver.holds_best(trainer.best):
@@ -212,26 +215,24 @@ class Trainer:
             if done == steps:
                 continue
             every = training.checkpoint_steps
-            stop = self._agreed(asked_to_stop(), done)
+            stop = self._all_stop(asked_to_stop(), done)
             if stop or (every is not None and done % every == 0):
                 require_finite(self.tally.mean_losses(), self.learner, self.folder.path, epoch)
                 self.saver.save_last(epoch, done, self.best, self.tally)
             if stop:
-                raise Interrupted(
-                    f"stopped in epoch {epoch + 1} after step {done}; go on with `satl train --resume "
-                    f"{in_shell(self.folder.path)}`."
-                )
+                raise self._interrupted(f"stopped in epoch {epoch + 1} after step {done}")
         self._finish_epoch(epoch, stage, time.perf_counter() - begun)
         self.next_epoch, self.next_step = epoch + 1, 0
-        if self._agreed(asked_to_stop()) and not self.finished:
+        if self._all_stop(asked_to_stop()) and not self.finished:
             if not self._saves_after(epoch):
                 self.saver.save_last(epoch + 1, 0, self.best, self.tally)
-            raise Interrupted(
-                f"stopped after epoch {epoch + 1}; go on with `satl train --resume {in_shell(self.folder.path)}`."
-            )
+            raise self._interrupted(f"stopped after epoch {epoch + 1}")
+
+    def _interrupted(self, what: str) -> Interrupted:
+        return Interrupted(what, remedy=Sentence("resume with {resume}", resume=self.folder.resume_task))
 
     def _fit_probe(self) -> None:
-        """Fit a probe to the features that training starts from; a run that goes on has its opinion already."""
+        """Fit a probe to the features that training starts from; a resumed run has its logits already."""
         assert self.learner.probe is not None
         rows = self.data.rows("train")
         bf16 = self.config.training.precision == "bf16"
@@ -246,7 +247,7 @@ class Trainer:
             logger.info("probe: fitted to the known cells of %d images, %d features each", *features.shape)
 
     def _survey(self, epoch: int) -> None:
-        """Show the generators what they want to see of the training set before an epoch of stage 2."""
+        """Compute class features of known positives for generators that ask for them before an epoch of stage 2."""
         training = self.config.training
         done = epoch - training.stage1_epochs
         size = self.learner.survey_size(done)
@@ -259,11 +260,11 @@ class Trainer:
         survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, bf16)
         self.learner.study(survey, done, mix_seed(training.seed, epoch))
 
-    def _agreed(self, wish: bool, step: int = 0) -> bool:
+    def _all_stop(self, wish: bool, step: int = 0) -> bool:
         """Whether any process wishes to stop, the same answer in all; many ask each other only now and then."""
         if world_size() == 1:
             return wish
-        if step % _STEPS_BETWEEN_QUESTIONS:
+        if step % _STEPS_BETWEEN_STOP_CHECKS:
             return False
         return bool(sum_across(torch.tensor(float(wish), device=self.device)) > 0)
 
