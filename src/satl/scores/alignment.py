@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from satl.errors import TableError, nearest
 from satl.labels import LabelTable
-from satl.scores.score_table import BoolMatrix
 
+FloatMatrix = npt.NDArray[np.float32]
+BoolMatrix = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 

@@ -79,16 +79,13 @@ def _matrix(columns: Sequence[Any]) -> npt.NDArray[np.float32]:
 
 
 def _texts(column: Any, path: Path) -> list[str]:
-    _require_text(column.type, path)
-    return ["" if value is None else str(value).strip() for value in column.to_pylist()]
-
-
-def _require_text(kind: Any, path: Path) -> None:
+    """Return a column of names; whole numbers are taken as text, a gap is empty."""
     import pyarrow as pa
 
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise TableError(f"the images and labels must be named by text, not by {kind}.", where=path)
+    return ["" if value is None else str(value).strip() for value in column.to_pylist()]
 
 
 def _long(path: Path, batches: Iterator[Any], known: frozenset[str] | None) -> ScoreFile:
@@ -132,8 +129,7 @@ def _numbers(column: Any, numbered: dict[str, int], path: Path) -> npt.NDArray[n
     """Return the number of the text in each row, (n,); a new text gets the next number."""
     import pyarrow as pa
 
-    _require_text(column.type, path)
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    names = ["" if name is None else str(name).strip() for name in coded.dictionary.to_pylist()]
+    names = _texts(coded.dictionary, path)
     lookup = np.array([numbered.setdefault(name, len(numbered)) for name in names], dtype=np.int64)
     return lookup[coded.indices.to_numpy(zero_copy_only=False)]

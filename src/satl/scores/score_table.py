@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from satl.errors import TableError, nearest
 from satl.labels import LabelTable, TableFile
-
-FloatMatrix = npt.NDArray[np.float32]
-BoolMatrix = npt.NDArray[np.bool_]
+from satl.scores.alignment import BoolMatrix, FloatMatrix, ScoreAlignment
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +67,6 @@ class ScoreTable:
 
     def in_order_of(self, table: LabelTable) -> ScoreTable:
         """Return the scores of the images and classes of a table; see :func:`satl.scores.read_scores`."""
-        from satl.scores.alignment import ScoreAlignment
-
         alignment = ScoreAlignment(table, self.path, self.classes)
         alignment.put(self.images, self.values)
         notes = tuple(alignment.notes())

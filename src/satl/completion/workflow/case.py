@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from satl.completion.files.hand_labels import PlanAnswers, read_answers
-from satl.completion.statistics.class_cells import BoolMatrix, LabelMatrix
+from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.errors import TableError
 from satl.evaluation.confidence_bounds import FloatArray
 from satl.labels import LabelTable, TableFile
 from satl.labels.decisions import Decisions, apply_decisions
-from satl.scores.score_table import FloatMatrix
 
 _SAME_SCORE = 0.01
 """Scores of a cell that differ by less, absolutely or relatively, are those of one model."""

@@ -31,9 +31,24 @@ def open_csv(path: Path, classes: Sequence[str] | None) -> Iterator[ScoreFile]:
 
     def read(texts: Sequence[int], numbers: Sequence[int]) -> Iterator[Any]:
         import pyarrow as pa
+        import pyarrow.csv
 
+        # Ids stay as they are written: 0012 is not 12. In a long file each is there once for every class.
+        kind = pa.string() if len(texts) == 1 else pa.dictionary(pa.int32(), pa.string())
+        types = dict.fromkeys(map(str, texts), kind) | dict.fromkeys(map(str, numbers), pa.float32())
         try:
-            with _open(text, texts, numbers) as batches:
+            with pyarrow.csv.open_csv(
+                path,
+                # Columns are called by position: their names were checked and may be anything.
+                read_options=pyarrow.csv.ReadOptions(
+                    column_names=[str(position) for position in range(len(text.header))],
+                    skip_rows=text.lines,
+                    block_size=_BYTES_AT_ONCE,
+                    use_threads=False,
+                ),
+                parse_options=pyarrow.csv.ParseOptions(delimiter=text.delimiter),
+                convert_options=pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(types)),
+            ) as batches:
                 yield from batches
         except pa.ArrowInvalid as error:
             raise _explained(text, numbers, error) from None
@@ -61,27 +76,6 @@ def _read_header(path: Path) -> _Text:
             remedy="write a header 'image,<class>,...' and one row per image",
         )
     return _Text(path, delimiter, header, lines)
-
-
-def _open(text: _Text, texts: Sequence[int], numbers: Sequence[int]) -> Any:
-    import pyarrow as pa
-    import pyarrow.csv
-
-    # Ids stay as they are written: 0012 is not 12. In a long file each is there once for every class.
-    kind = pa.string() if len(texts) == 1 else pa.dictionary(pa.int32(), pa.string())
-    types = dict.fromkeys(map(str, texts), kind) | dict.fromkeys(map(str, numbers), pa.float32())
-    return pyarrow.csv.open_csv(
-        text.path,
-        # Columns are called by position: their names were checked and may be anything.
-        read_options=pyarrow.csv.ReadOptions(
-            column_names=[str(position) for position in range(len(text.header))],
-            skip_rows=text.lines,
-            block_size=_BYTES_AT_ONCE,
-            use_threads=False,
-        ),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=text.delimiter),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=types, include_columns=list(types)),
-    )
 
 
 def _explained(text: _Text, numbers: Sequence[int], error: Exception) -> TableError:
