@@ -35,7 +35,6 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import v2
 
 from satl.images import (
-    IMAGE_EXTENSIONS,
     IMAGENET_MEAN,
     IMAGENET_STD,
     Batches,
@@ -47,6 +46,7 @@ from satl.images import (
 )
 from satl.images.augment import default_crop_sizes
 from satl.images.resident import cached_on_device
+from satl.labels.cells import IMAGE_EXTENSIONS
 
 
 def draw_photographs(folder: Path, num: int) -> None:

@@ -215,7 +215,7 @@ def test_a_step_with_a_teacher_and_mixed_pictures_can_be_measured() -> None:
 def test_differences_of_no_experiment_are_refused_in_a_sentence(tmp_path: Path) -> None:
     refused = run("differences", tmp_path)
     assert refused.returncode == 2
-    assert "results.csv: cannot be read; give the --out folder" in refused.stderr
+    assert "results.csv: cannot be read; give the folder of an experiment" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
