@@ -9,9 +9,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.statistics.certificates import Certification
 from satl.completion.statistics.certify import Family, Transfer, certify
-from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix, class_cells
+from satl.completion.statistics.class_cells import class_cells
 from satl.completion.statistics.label_errors import LabelErrors, find_label_errors
 from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.class_cells import LabelMatrix, as_cells, class_names
+from satl.checks.array_checks import LabelMatrix
+from satl.completion.statistics.class_cells import as_cells, class_names
 from satl.completion.statistics.labels_needed import LabelsNeeded
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower

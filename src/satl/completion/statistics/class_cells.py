@@ -8,13 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.checks.array_checks import as_labels, as_real_matrix
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix, as_labels, as_real_matrix
 from satl.errors import ArrayError
 from satl.labels.holdout import as_held_out
-
-FloatMatrix = npt.NDArray[np.floating[Any]]
-LabelMatrix = npt.NDArray[np.int8]
-BoolMatrix = npt.NDArray[np.bool_]
 
 # A column of a large row-major table touches every line of memory: sixteen at a time share the way.
 _COLUMNS = 16

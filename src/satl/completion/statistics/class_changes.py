@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.statistics.assessment import MOST_LABEL_ERRORS, Assessment
-from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
 
 BINS = 64
 """Bins of the histogram of a class."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.statistics.mixture import prevalence_interval
 from satl.completion.statistics.score_bins import bin_scores
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray

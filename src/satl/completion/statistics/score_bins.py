@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.class_cells import (
-    BoolMatrix,
-    ClassCells,
-    FloatMatrix,
-    LabelMatrix,
-    class_cells,
-)
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
+from satl.completion.statistics.class_cells import ClassCells, class_cells
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray
 
 # Fewer cells than these cannot tell two distributions apart, so nothing is said about such a class.

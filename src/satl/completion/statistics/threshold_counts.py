@@ -9,13 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.statistics.class_cells import (
-    BoolMatrix,
-    ClassCells,
-    FloatMatrix,
-    LabelMatrix,
-    class_cells,
-)
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
+from satl.completion.statistics.class_cells import ClassCells, class_cells
 from satl.completion.statistics.fixed_sequence import threshold_grid
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, conformal_rank
 from satl.labels.table import ABSENT, PRESENT

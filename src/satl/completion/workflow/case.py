@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.files.hand_labels import PlanAnswers, read_answers
-from satl.completion.statistics.class_cells import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.errors import TableError
 from satl.evaluation.confidence_bounds import FloatArray
 from satl.labels import LabelTable, TableFile

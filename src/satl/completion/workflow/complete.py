@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from satl.checks.array_checks import LabelMatrix
 from satl.completion.files.changes import HEADER, ChangeFormat, Group
 from satl.completion.files.completed_folder import CompletedFolder
 from satl.completion.files.report_files import write_report
 from satl.completion.statistics.assessment import CompletionSettings, assess
-from satl.completion.statistics.class_cells import LabelMatrix
 from satl.completion.statistics.class_changes import ClassChanges, ClassCounts, Rows, TableChanges
 from satl.completion.workflow.case import Case
 from satl.completion.workflow.report_content import build_report

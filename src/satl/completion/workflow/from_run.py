@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from satl.checks.array_checks import BoolMatrix
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.statistics.class_cells import BoolMatrix
 from satl.completion.workflow.case import Case, with_plan
 from satl.completion.workflow.complete import Completion, complete
 from satl.errors import Argument, RunError, Sentence, TableError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from satl.completion.statistics.class_cells import BoolMatrix, LabelMatrix
+from satl.checks.array_checks import BoolMatrix, LabelMatrix
 from satl.completion.workflow.case import Case, with_plan
 from satl.errors import Argument, RunError, Sentence, TableError
 from satl.labels import LabelTable, aligned_cells, open_table, read_other_table
