@@ -14,6 +14,7 @@ from PIL import Image
 
 from review.conftest import HOME, POST
 from review.synthetic import draw_table, write_folder
+from satl.cli.wording import shell_words
 from satl.errors import ImageError
 from satl.images import ArrayImages, pack_images
 from satl.images.store import HEADER, INDEX, JOURNAL, PIXELS, Kind, open_store
@@ -50,7 +51,7 @@ def reviewed(tmp_path: Path, pictures: ReviewImages) -> Iterator[TestClient]:
     rows = [(name, "boat", "1", "0.6", "", "review", "model", "") for name in table.images]
     with ReviewStore(write_folder(tmp_path / "out", table, rows=rows).out) as store:
         store.refresh()
-        gate = create_app(store, pictures)
+        gate = create_app(store, pictures, words=shell_words)
         with TestClient(gate, base_url=HOME, headers=POST) as client:
             client.get("/", params={"token": gate.token})
             yield client
@@ -157,7 +158,7 @@ def test_bytes_that_are_no_image_are_not_sent(tmp_path: Path, monkeypatch: pytes
 def test_a_store_that_is_not_finished_is_told_and_the_rest_still_works(tmp_path: Path) -> None:
     folder = packed(tmp_path / "store", "jpeg")
     (folder / HEADER).rename(folder / JOURNAL)
-    with pytest.raises(ImageError, match="is not finished; run the same `satl pack` again"):
+    with pytest.raises(ImageError, match="is not finished; pack the same table again to resume"):
         open_review_images(tmp_path / "out", None, folder)
     pictures = open_review_images(tmp_path / "out", "store", None)
     for client in reviewed(tmp_path, pictures):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.labels import EncodingOption, IgnoreOption, say_left_out
+from satl.cli.labels import EncodingOption, IgnoreOption, print_decisions, print_ignored_columns
 from satl.errors import ConfigError, in_shell
 
 FORMATS_HELP = "Such as label-studio, fiftyone, cvat, huggingface, coco, wide or long."
@@ -67,6 +67,7 @@ def export_command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier export.")] = False,
 ) -> None:
     """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
+    from satl.completion.files.completed_folder import CompletedFolder
     from satl.export import export, find_tool, read_source
     from satl.labels.bands import SUGGESTED_BANDS
     from satl.labels.io import check_new_files
@@ -97,7 +98,7 @@ def export_command(
         typer.echo(f"Suggestions: {counts}")
     for file in files:
         typer.echo(f"Wrote  {file}")
-    if labels is None and (source / "review.sqlite").is_file():
+    if labels is None and CompletedFolder(source).review.is_file():
         typer.echo(
             f"Note: {source} has been reviewed, and decisions are not in it before "
             f"`satl merge {in_shell(source)} TABLE -o NEW`: export again with --labels NEW.",
@@ -147,23 +148,10 @@ def import_command(
         replace_known=replace_known,
         force=force,
     )
-    say_left_out(ignore_column, out)
-    typer.echo(
-        f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
-        f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten)"
+    print_ignored_columns(ignore_column, out)
+    counts = (
+        ("Absent because not ticked", report.unticked),
+        ("Predictions, which decide nothing", report.suggestions),
+        ("Skipped tasks", report.skipped),
     )
-    if report.unticked:
-        typer.echo(f"Absent because not ticked: {report.unticked:,}")
-    if report.suggestions:
-        typer.echo(f"Predictions, which decide nothing: {report.suggestions:,}")
-    if report.skipped:
-        typer.echo(f"Skipped tasks: {report.skipped:,}")
-    if report.first_elsewhere is not None:
-        image, label = report.first_elsewhere
-        typer.echo(
-            f"Left out: {report.elsewhere:,} about cells that {onto} does not have"
-            f" (such as image {image!r}, class {label!r})",
-            err=True,
-        )
-    typer.echo(f"Known: {report.known:,} of {report.cells:,} cells")
-    typer.echo(f"Table  {report.files[0]}")
+    print_decisions(report, onto, more=[f"{name}: {count:,}" for name, count in counts if count])

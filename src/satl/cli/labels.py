@@ -14,9 +14,11 @@ from satl.errors import ConfigError, in_shell
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from satl.export import ImportReport
     from satl.labels import LabelTable, TableFile
     from satl.labels.file_report import FileReport
     from satl.labels.inspection import ClassReport, Inspection
+    from satl.review import MergeReport
 
 ENCODING_HELP = (
     "What the values mean: complete, blank, signed, csl, chexpert or words. "
@@ -239,12 +241,40 @@ def _inspect_images(table: LabelTable, images: Path) -> FileReport:
         return inspect_images(table, images, lambda done, _: bar.update(task, completed=done))
 
 
-def say_left_out(columns: list[str] | None, table: Path) -> None:
+def print_ignored_columns(columns: list[str] | None, table: Path) -> None:
     """Print that columns which are not classes are not in the table that was written."""
     if columns:
         names = ", ".join(repr(name) for name in columns)
         what = "which is not a class" if len(columns) == 1 else "which are not classes"
         typer.echo(f"Left out: {table} is without {names}, {what}", err=True)
+
+
+def print_decisions(
+    report: MergeReport | ImportReport, table: Path | None, remark: str = "", more: Sequence[str] = ()
+) -> None:
+    """Print what decisions did to a table.
+
+    Args:
+        report: of a merge or an import.
+        table: that the decisions were written into, or None for a new one.
+        remark: more about the decisions, in the same line.
+        more: further lines.
+    """
+    typer.echo(
+        f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
+        f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten{remark})"
+    )
+    for line in more:
+        typer.echo(line)
+    if report.first_elsewhere is not None:
+        image, label = report.first_elsewhere
+        typer.echo(
+            f"Left out: {report.elsewhere:,} about cells that {table} does not have"
+            f" (such as image {image!r}, class {label!r})",
+            err=True,
+        )
+    typer.echo(f"Known: {report.known:,} of {report.cells:,} cells")
+    typer.echo(f"Table  {report.files[0]}")
 
 
 def _print_report(report: Inspection, show_all: bool, images: Sequence[str]) -> None:
@@ -339,7 +369,7 @@ def _print_files(console: Console, files: FileReport, images: Sequence[str]) -> 
             console.print()
             console.print(f"{title} in {files.folder}", style="bold", soft_wrap=True)
         for image, reason in broken:
-            _say(console, f"row {rows.find([image])[0] + 1}  {image}{reason}")
+            _say(console, f"row {rows.position(image) + 1}  {image}{reason}")
 
 
 def _remark(entry: ClassReport) -> str:

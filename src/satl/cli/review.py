@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.labels import EncodingOption, IgnoreOption, TableArgument, say_left_out
+from satl.cli.labels import (
+    EncodingOption,
+    IgnoreOption,
+    TableArgument,
+    print_decisions,
+    print_ignored_columns,
+)
+from satl.cli.wording import shell_words
 from satl.errors import ConfigError, in_shell
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
@@ -36,6 +43,7 @@ def review(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Check suggestions in the browser: accept, reject or skip, with the keyboard."""
+    from satl.completion.files.completed_folder import CompletedFolder
     from satl.review.serve import serve
 
     def ready(address: str, suggestions: int) -> None:
@@ -43,13 +51,18 @@ def review(
         if host not in ("127.0.0.1", "localhost", "::1"):
             typer.echo(f"Anybody on the network of {host} can read along: this is plain HTTP.", err=True)
         typer.echo(f"Open  {address}")
-        typer.echo(f"Every decision is stored at once in {out / 'review.sqlite'}; Ctrl+C stops the server.")
+        typer.echo(
+            f"Every decision is stored at once in {CompletedFolder(out).review}; Ctrl+C stops the server."
+        )
         if open_browser:
             import webbrowser
 
             webbrowser.open(address)
 
-    serve(out, images, host, port, ready, lambda again: typer.echo(f"Opened. For another browser: {again}"))
+    def opened(again: str) -> None:
+        typer.echo(f"Opened. For another browser: {again}")
+
+    serve(out, images, host, port, ready, opened, shell_words)
     typer.echo(f"Stopped. Write the decisions back: satl merge {in_shell(out)} TABLE -o NEW")
 
 
@@ -84,20 +97,6 @@ def merge(
         replace_known=replace_known,
         force=force,
     )
-    say_left_out(ignore_column, new)
-    typer.echo(
-        f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
-        f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten,"
-        f" {report.skipped:,} skipped)"
-    )
-    if include:
-        typer.echo(f"Accepted by certificate: {report.included:,}")
-    if report.first_elsewhere is not None:
-        image, label = report.first_elsewhere
-        typer.echo(
-            f"Left out: {report.elsewhere:,} about cells that {table} does not have"
-            f" (such as image {image!r}, class {label!r})",
-            err=True,
-        )
-    typer.echo(f"Known: {report.known:,} of {report.cells:,} cells")
-    typer.echo(f"Table  {report.files[0]}")
+    print_ignored_columns(ignore_column, new)
+    included = [f"Accepted by certificate: {report.included:,}"] if include else []
+    print_decisions(report, table, f", {report.skipped:,} skipped", included)

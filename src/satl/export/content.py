@@ -38,14 +38,13 @@ class ImageRow(NamedTuple):
 class Source:
     """What is exported.
 
-    Attributes
-    ----------
-    table: the known cells, confirmed by a person; never any other.
-    suggestions: what a model proposes, or None where the source is a plain table.
-    model: what made the suggestions, such as ``satl 0.1.0``.
-    folder: of the image files, or None where it was not named.
-    files: name of every image file below ``folder``; the ids of the table where there is no folder.
-    address: what stands before every file name where the tool asks for an address, or None.
+    Attributes:
+        table: the known cells, confirmed by a person; never any other.
+        suggestions: what a model proposes, or None where the source is a plain table.
+        model: what made the suggestions, such as ``satl 0.1.0``.
+        folder: of the image files, or None where it was not named.
+        files: name of every image file below ``folder``; the ids of the table where there is no folder.
+        address: what stands before every file name where the tool asks for an address, or None.
     """
 
     table: LabelTable

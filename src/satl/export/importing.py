@@ -40,7 +40,8 @@ class ImportReport(DecisionCounts):
 def read_export(path: str | Path, format: str, encoding: str | None = None) -> Imported:
     """Read a file of another tool, and what belongs to it beside it.
 
-    encoding: of a wide or long table whose values can be read in several ways.
+    Args:
+        encoding: of a wide or long table whose values can be read in several ways.
     """
     file = Path(path)
     tool = find_tool(format, file)

@@ -62,7 +62,8 @@ def labelling_config(classes: Sequence[str]) -> str:
 def address(file: str, prefix: str | None) -> str:
     """Return where Label Studio finds an image.
 
-    prefix: an address of a web server or a bucket; anything else is a folder below Label Studio's document root.
+    Args:
+        prefix: an address of a web server or a bucket; anything else is a folder below Label Studio's document root.
 
     >>> address("a b.jpg", None)
     '/data/local-files/?d=a%20b.jpg'

@@ -22,13 +22,12 @@ MAIN = "main"
 class Imported:
     """What a file of another tool says.
 
-    Attributes
-    ----------
-    table: cells that a person confirmed, and nothing else.
-    suggestions: what the file carries as predictions; they are counted and never written as known.
-    looked_at: images that a person certainly looked at as a whole, (N,) of 0 and 1, or None where the format
-        does not tell.
-    skipped: tasks that a person skipped.
+    Attributes:
+        table: cells that a person confirmed, and nothing else.
+        suggestions: what the file carries as predictions; they are counted and never written as known.
+        looked_at: images that a person certainly looked at as a whole, (N,) of 0 and 1, or None where the format
+            does not tell.
+        skipped: tasks that a person skipped.
     """
 
     table: LabelTable
@@ -41,16 +40,15 @@ class Imported:
 class ToolFormat:
     """A format of another tool.
 
-    Attributes
-    ----------
-    name: as it is given to ``-f``.
-    summary: one line for a person.
-    extensions: of the main file.
-    files: role -> file, for a main file of that name; all that may be written.
-    roles: the roles that are written for a source.
-    write: (source, role -> temporary file).
-    read: (main file, encoding of a table or None) -> what it says, the files beside it included.
-    takes_address: whether it writes where the tool finds the images, such as ``https://...``.
+    Attributes:
+        name: as it is given to ``-f``.
+        summary: one line for a person.
+        extensions: of the main file.
+        files: role -> file, for a main file of that name; all that may be written.
+        roles: the roles that are written for a source.
+        write: (source, role -> temporary file).
+        read: (main file, encoding of a table or None) -> what it says, the files beside it included.
+        takes_address: whether it writes where the tool finds the images, such as ``https://...``.
     """
 
     name: str

@@ -16,12 +16,11 @@ Entry = tuple[int, int, int, float, int]
 class Suggestions:
     """K proposed cells of a table, by image and then by class; every array is (K,).
 
-    Attributes
-    ----------
-    rows, columns: int64, positions in the table; every cell at most once.
-    values: int8, +1 present, -1 absent.
-    scores: float64, of the class being present, on the scale of the model.
-    bands: uint8, positions in :data:`satl.labels.bands.SUGGESTED_BANDS`.
+    Attributes:
+        rows, columns: int64, positions in the table; every cell at most once.
+        values: int8, +1 present, -1 absent.
+        scores: float64, of the class being present, on the scale of the model.
+        bands: uint8, positions in :data:`satl.labels.bands.SUGGESTED_BANDS`.
     """
 
     rows: npt.NDArray[np.int64]

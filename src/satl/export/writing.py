@@ -14,7 +14,8 @@ from satl.files import atomic_path
 def export(source: Source, format: str, out: str | Path, *, force: bool = False) -> tuple[Path, ...]:
     """Write ``source`` in a format of ``TOOLS``; return the files, the one called ``out`` first.
 
-    force: replace the files of an earlier export; one that is no longer needed is removed.
+    Args:
+        force: replace the files of an earlier export; one that is no longer needed is removed.
 
     >>> import tempfile, numpy as np
     >>> from satl.export import Suggestions

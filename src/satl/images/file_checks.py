@@ -68,7 +68,7 @@ def _inspect_store(table: LabelTable, path: Path, progress: Progress | None) -> 
     index = NameIndex(store.ids)
 
     def check(image: str) -> Verdict:
-        position = int(index.find([image])[0])
+        position = index.position(image)
         return _check_stored(store, position) if position >= 0 else (None, None)
 
     report = _check_all(table, path, check, progress)
@@ -96,7 +96,8 @@ def _check_all(
 ) -> FileReport:
     """Return what ``check`` finds for every image of a table, in several threads; without a hint.
 
-    place: where the images are, for the report.
+    Args:
+        place: where the images are, for the report.
     """
     missing: list[str] = []
     unreadable: list[tuple[str, str]] = []
@@ -170,8 +171,9 @@ def _hint_in_folder(folder: Path, image: str) -> str | None:
 def _missing_hint(place: Path, image: str, at_the_top: bool, siblings: Iterable[str]) -> str | None:
     """Name a file that a missing id could have meant: with an extension, another one, or without its folder.
 
-    at_the_top: whether there is a file of that name without its folder.
-    siblings: names of the files in the folder of the id.
+    Args:
+        at_the_top: whether there is a file of that name without its folder.
+        siblings: names of the files in the folder of the id.
     """
     expected = Path(image)
     if expected.name != image and at_the_top:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from satl.errors import ImageError, Sentence, Task
 from satl.images.decode import jpeg_decoder
 from satl.images.source import gather_rows
+from satl.labels.cells import NameIndex
 
 if TYPE_CHECKING:
     import torch
@@ -337,8 +338,7 @@ def packed_images(
     if image_ids is None:
         positions = np.arange(len(store.ids))
     else:
-        place_of = {image_id: i for i, image_id in enumerate(store.ids)}
-        positions = np.array([place_of.get(image_id, -1) for image_id in image_ids], dtype=np.int64)
+        positions = NameIndex(store.ids).find(image_ids)
         missing = np.flatnonzero(positions < 0)
         if len(missing):
             first = int(missing[0])

@@ -52,6 +52,10 @@ class NameIndex:
     def __contains__(self, name: object) -> bool:
         return name in self._position
 
+    def position(self, name: str) -> int:
+        """Return the position of a name; -1 if it is not in the list."""
+        return self._position.get(name, -1)
+
     def find(self, names: Sequence[str] | npt.NDArray[np.object_]) -> IntArray:
         """Return the position of each of K names, (K,); -1 for a name that is not in the list."""
         return np.fromiter(map(self._position.get, names, repeat(-1)), np.int64, len(names))
@@ -69,6 +73,11 @@ class ImageIndex(NameIndex):
     """
 
     _by_stem: dict[str, int] | None = None
+
+    def position(self, name: str) -> int:
+        """Return the position of an id; -1 if it is not in the list."""
+        found = super().position(name)
+        return found if found >= 0 else self._find_other_spelling(name)
 
     def find(self, names: Sequence[str] | npt.NDArray[np.object_], start: int = 0) -> IntArray:
         """Return the position of each of K ids, (K,); -1 for an id that is not in the list.

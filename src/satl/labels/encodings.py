@@ -39,10 +39,11 @@ NOT_A_LABEL = 255
 class Encoding:
     """A way of writing present, absent and unknown.
 
-    name: what the argument ``encoding`` takes.
-    summary: the meaning in a few words, for messages and documentation.
-    reads: plain value -> +1, -1 or 0.
-    writes: +1, -1 or 0 -> value; a state that the encoding cannot express is missing.
+    Attributes:
+        name: what the argument ``encoding`` takes.
+        summary: the meaning in a few words, for messages and documentation.
+        reads: plain value -> +1, -1 or 0.
+        writes: +1, -1 or 0 -> value; a state that the encoding cannot express is missing.
     """
 
     name: str
@@ -208,7 +209,8 @@ def value_counts(codes: npt.NDArray[np.uint8]) -> dict[str, int]:
 def detect_encoding(counts: Mapping[str, int], where: str = "the table") -> Encoding:
     """Return the one encoding that the values seen allow, or refuse with the choices.
 
-    counts: plain value -> number of cells, as from :func:`value_counts`.
+    Args:
+        counts: plain value -> number of cells, as from :func:`value_counts`.
 
     Decided: words, and 1 / 0 / blank. A ``0`` counts as absent only beside blanks (or the word
     "unknown"), which show that "unknown" is written in another way. Refused: ``0`` without them, and

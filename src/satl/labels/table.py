@@ -41,14 +41,13 @@ def split_role(name: str) -> str:
 class LabelTable:
     """What is known about N images and C classes; immutable.
 
-    Attributes
-    ----------
-    images: N unique ids, usually a path relative to the image folder.
-    classes: C unique class names.
-    cells: int8 (N, C); +1 present, -1 absent, 0 unknown.
-    split: str (N,) such as "train", "val", "test", or None.
-    truth: int8 (N, C) hidden ground truth, for measuring pseudo-labels and never for training,
-        0 where the truth is unknown too; or None.
+    Attributes:
+        images: N unique ids, usually a path relative to the image folder.
+        classes: C unique class names.
+        cells: int8 (N, C); +1 present, -1 absent, 0 unknown.
+        split: str (N,) such as "train", "val", "test", or None.
+        truth: int8 (N, C) hidden ground truth, for measuring pseudo-labels and never for training,
+            0 where the truth is unknown too; or None.
 
     Arrays are copied and made read-only.
 

@@ -29,7 +29,8 @@ from satl.review.schema import DECISIONS, OPEN, VERSION
 class DecisionRequest(NamedTuple):
     """A decision about one cell: +1 present, -1 absent, 0 skipped.
 
-    based_on: number of the decision that the person saw on this cell, None where it was open.
+    Attributes:
+        based_on: number of the decision that the person saw on this cell, None where it was open.
     """
 
     image: str
@@ -189,8 +190,9 @@ class ReviewStore:
     def decide(self, tab: str, request: str, wanted: Sequence[DecisionRequest]) -> CurrentDecisions:
         """Store decisions, all or none; return the last word on their cells.
 
-        tab: who decides; undo works tab by tab.
-        request: a text chosen by the caller; the same request sent again changes nothing.
+        Args:
+            tab: who decides; undo works tab by tab.
+            request: a text chosen by the caller; the same request sent again changes nothing.
 
         Raises:
             Conflict: a cell has another decision than the one ``based_on``.

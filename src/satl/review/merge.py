@@ -51,12 +51,13 @@ def merge_review(
 ) -> MergeReport:
     """Write ``table`` with the decisions of the review in ``out`` to ``new``.
 
-    encoding: of ``table``, where its values can be read in several ways.
-    ignore_columns: columns of ``table`` that are not classes; the new table is without them.
-    include_accepted: also write the cells that ``satl complete`` accepted and no person looked at; they never
-        overwrite a known cell.
-    replace_known: let a decision overwrite a known cell that says the opposite.
-    force: overwrite ``new``, and the file of its truth beside it.
+    Args:
+        encoding: of ``table``, where its values can be read in several ways.
+        ignore_columns: columns of ``table`` that are not classes; the new table is without them.
+        include_accepted: also write the cells that ``satl complete`` accepted and no person looked at; they never
+            overwrite a known cell.
+        replace_known: let a decision overwrite a known cell that says the opposite.
+        force: overwrite ``new``, and the file of its truth beside it.
 
     Raises:
         TableError: a decision contradicts a known cell and ``replace_known`` is not given, no decision is about a

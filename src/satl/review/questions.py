@@ -31,11 +31,12 @@ COUNTED = 10_000
 class Filter:
     """Which suggestions to show.
 
-    label, source: one class, one source; None for all.
-    bands: some of :data:`~satl.labels.bands.BANDS`.
-    state: a key of :data:`STATES`.
-    value: +1 suggested present, -1 suggested absent; None for both.
-    low, high: bounds of the score, both included.
+    Attributes:
+        label, source: one class, one source; None for all.
+        bands: some of :data:`~satl.labels.bands.BANDS`.
+        state: a key of :data:`STATES`.
+        value: +1 suggested present, -1 suggested absent; None for both.
+        low, high: bounds of the score, both included.
     """
 
     label: str | None = None

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from satl.errors import Argument, ConfigError, SatlError, Sentence
+from satl.errors import Argument, ConfigError, SatlError, Sentence, Wording
 from satl.review.database import ReviewStore
 from satl.review.served_images import open_review_images
 
@@ -69,11 +69,14 @@ def serve(
     port: int | None,
     ready: Callable[[str, int], object],
     opened: Callable[[str], object],
+    words: Wording = str,
 ) -> None:
     """Serve the review of ``out`` until a signal ends it.
 
-    ready: called with the address to open and the number of suggestions, before the first request.
-    opened: called with the address for a further browser, when the last one was used.
+    Args:
+        ready: called with the address to open and the number of suggestions, before the first request.
+        opened: called with the address for a further browser, when the last one was used.
+        words: how errors word arguments and tasks on the page.
 
     Raises:
         SatlError: the extra ``web`` is not installed, or the folder, the images or the address are wrong.
@@ -89,10 +92,10 @@ def serve(
         ) from None
     with ReviewStore(out) as store, bind(host, port) as listening:
         suggestions = store.refresh()
-        shown_images = open_review_images(store.folder.path, store.overview().get("images"), images)
+        shown_images = open_review_images(store.folder.path, store.overview().get("images"), images, words)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/?token="
-        gate = create_app(store, shown_images, host, lambda token: opened(address + token))
+        gate = create_app(store, shown_images, host, lambda token: opened(address + token), words)
         config = uvicorn.Config(
             gate, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off",
             timeout_graceful_shutdown=2,

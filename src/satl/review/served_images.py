@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import Argument, ImageError, RunError
+from satl.errors import Argument, ImageError, RunError, Wording
 from satl.images import decode_image
 from satl.images.source import FileFinder
 from satl.images.store import is_store, open_store, read_stored
@@ -23,8 +23,9 @@ _HEAD = 32
 class ServedImage(NamedTuple):
     """An image that may be shown.
 
-    read: returns its file or its bytes, and what a browser calls the format; raises ImageError.
-    tag: changes when the content does; None where the file's own time of change is enough.
+    Attributes:
+        read: returns its file or its bytes, and what a browser calls the format; raises ImageError.
+        tag: changes when the content does; None where the file's own time of change is enough.
     """
 
     read: Callable[[], tuple[Path | bytes, str]]
@@ -46,8 +47,12 @@ class ReviewImages(Protocol):
         """Find an image by its id; raise ImageError if there is none."""
 
 
-def open_review_images(out: Path, stated: object, given: Path | None) -> ReviewImages:
+def open_review_images(out: Path, stated: object, given: Path | None, words: Wording = str) -> ReviewImages:
     """Open the images of a review, in a folder or in a packed store; :func:`find_images` says where they are.
+
+    Args:
+        out, stated, given: see :func:`find_images`.
+        words: how the message words arguments and tasks where the images cannot be shown.
 
     Raises:
         SatlError: what the user gave is not a folder, or a store that cannot be opened.
@@ -61,7 +66,7 @@ def open_review_images(out: Path, stated: object, given: Path | None) -> ReviewI
         if given is not None:
             raise
         # The store of the run is damaged or not finished: everything but the images can still be reviewed.
-        return ReviewImageFiles(None, f"The images cannot be shown: {error}.")
+        return ReviewImageFiles(None, f"The images cannot be shown: {error.worded(words)}")
 
 
 def find_images(out: Path, stated: object, given: Path | None) -> tuple[Path | None, str]:
@@ -183,7 +188,7 @@ class ReviewImageStore:
 
     def image(self, name: str) -> ServedImage:
         """Find an image by its id."""
-        store, position = self._store, int(self._index.find([name])[0])
+        store, position = self._store, self._index.position(name)
         if position < 0:
             raise ImageError(f"'{name}' is not in the packed store '{store.path}'.")
         tag = f'"{store.crc32[position]:08x}-{store.lengths[position]:x}"'

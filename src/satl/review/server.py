@@ -13,7 +13,7 @@ from fastapi import FastAPI, Header, Query
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, Field
 
-from satl.errors import ImageError, in_shell
+from satl.errors import ImageError, Wording, in_shell
 from satl.labels.bands import BANDS
 from satl.review.database import Conflict, CurrentDecisions, DecisionRequest, ReviewStore
 from satl.review.gate import Gate
@@ -55,16 +55,25 @@ def create_app(
     images: ReviewImages,
     host: str = "127.0.0.1",
     opened: Callable[[str], object] | None = None,
+    words: Wording = str,
 ) -> Gate:
-    """Return the application behind its gate; ``gate.token`` opens it for the first browser."""
+    """Return the application behind its gate; ``gate.token`` opens it for the first browser.
+
+    Args:
+        store: suggestions and decisions.
+        images: shown beside them.
+        host: address of the page.
+        opened: called with a new token when the last one was used.
+        words: how errors word arguments and tasks on the page.
+    """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    _add_files(app, images, store)
+    _add_files(app, images, store, words)
     _add_questions(app, images, store)
     _add_decisions(app, store)
     return Gate(app, store, host, opened)
 
 
-def _add_files(app: FastAPI, images: ReviewImages, store: ReviewStore) -> None:
+def _add_files(app: FastAPI, images: ReviewImages, store: ReviewStore, words: Wording) -> None:
     # The files are read once: the page is small, and no request can name any other file.
     folder = resources.files("satl.review") / "static"
     files = {
@@ -91,7 +100,7 @@ def _add_files(app: FastAPI, images: ReviewImages, store: ReviewStore) -> None:
         try:
             return _answer_image(images.image(name), if_none_match)
         except ImageError as error:
-            return _json({"error": str(error)}, 404)
+            return _json({"error": error.worded(words)}, 404)
         except OSError as error:
             return _json({"error": f"'{name}' cannot be read ({error.strerror})."}, 404)
 

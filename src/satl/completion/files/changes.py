@@ -242,9 +242,8 @@ def _problem(row: list[str], table: LabelTable) -> str | None:
             finite = False
         if not finite:
             return f"{place}{name} {text!r} is not a number"
-    rows, columns = table.index.find([image], [label])
-    if rows[0] < 0 or columns[0] < 0:
-        return (
-            f": the labels.npz beside it has no {f'image {image!r}' if rows[0] < 0 else f'class {label!r}'}"
-        )
+    if table.index.images.position(image) < 0:
+        return f": the labels.npz beside it has no image {image!r}"
+    if table.index.classes.position(label) < 0:
+        return f": the labels.npz beside it has no class {label!r}"
     return None

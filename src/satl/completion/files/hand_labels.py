@@ -219,8 +219,8 @@ def _rows(
             for number, fields in enumerate(lines, start=1):
                 if any(fields.get(name) is None for name in columns):
                     raise TableError(f"{file}: row {number} has too few columns: restore it.")
-                rows_found, columns_found = table.index.find([fields["image"]], [fields["label"]])
-                row, column = int(rows_found[0]), int(columns_found[0])
+                row = table.index.images.position(fields["image"])
+                column = table.index.classes.position(fields["label"])
                 if row < 0 or column < 0:
                     what = f"image {fields['image']!r}" if row < 0 else f"class {fields['label']!r}"
                     raise TableError(

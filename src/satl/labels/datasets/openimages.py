@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from satl.errors import TableError
+from satl.labels.cells import NameIndex
 from satl.labels.datasets.layout import joined, require_file, splits_option
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
 from satl.labels.encodings import VALUES, value_code
@@ -58,8 +59,7 @@ def _read_part(path: Path, names: dict[str, str], conflicts: str) -> tuple[list[
             f"{path}: row {row + 1} (image {rows.images[rows.image[row]]!r}), column 'Confidence': "
             f"{VALUES[rows.codes[row]] or 'a blank'} is neither 1 nor 0: correct it or remove the row."
         )
-    column = {label: at for at, label in enumerate(names)}
-    of_label = np.array([column.get(label, -1) for label in rows.classes])[rows.label]
+    of_label = NameIndex(list(names)).find(rows.classes)[rows.label]
     wanted = of_label >= 0
     if not wanted.any():
         raise TableError(

@@ -21,10 +21,11 @@ Kind = Literal["flag", "choice", "choices", "integer", "path"]
 class Option:
     """A setting of a data set.
 
-    kind: ``flag`` is true or false; ``choice`` one of ``choices``, ``choices`` several of them; ``integer`` a
-        number from 0 on; ``path`` a file or folder, relative to the root of the data set.
-    default: what holds without it; None where there is nothing.
-    meaning: a sentence for the documentation.
+    Attributes:
+        kind: ``flag`` is true or false; ``choice`` one of ``choices``, ``choices`` several of them; ``integer`` a
+            number from 0 on; ``path`` a file or folder, relative to the root of the data set.
+        default: what holds without it; None where there is nothing.
+        meaning: a sentence for the documentation.
     """
 
     name: str
@@ -38,8 +39,9 @@ class Option:
 class Dataset:
     """A data set: how to read its labels from its folder.
 
-    summary: a sentence. layout: the files it looks for, relative to the root.
-    read: (root, one keyword per option) -> table, whose image ids are paths relative to the root.
+    Attributes:
+        summary: a sentence. layout: the files it looks for, relative to the root.
+        read: (root, one keyword per option) -> table, whose image ids are paths relative to the root.
     """
 
     name: str
@@ -91,8 +93,9 @@ def check_options(dataset: Dataset, given: Mapping[str, Any]) -> dict[str, Any]:
 def read_dataset(name: str, root: str | os.PathLike[str], **options: Any) -> LabelTable:
     """Read the labels of a data set from the folder ``root`` in which it was unpacked.
 
-    name: a name in ``DATASETS``; options: those of the data set, as its page in the documentation lists them.
-    Returns a table with splits, whose image ids are paths relative to ``root``.
+    Args:
+        name: a name in ``DATASETS``; options: those of the data set, as its page in the documentation lists them.
+        Returns a table with splits, whose image ids are paths relative to ``root``.
 
     >>> read_dataset("coco2014", "/no/such/folder")
     Traceback (most recent call last):

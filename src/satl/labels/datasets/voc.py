@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from satl.errors import TableError, nearest
+from satl.labels.cells import NameIndex
 from satl.labels.datasets.layout import joined, read_list, relative, require_file, splits_option, within
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
 from satl.labels.io.text_files import read_lines
@@ -57,16 +58,16 @@ def _from_xml(base: Path, published: str, names: Sequence[str], unclear: int) ->
     folder = base / "Annotations"
     if not folder.is_dir():
         raise TableError(f"{folder} is missing: {_AGAIN}, or pass the option labels: txt.")
-    column = {name: i for i, name in enumerate(CLASSES)}
+    columns = NameIndex(CLASSES)
     cells = np.full((len(names), len(CLASSES)), ABSENT, dtype=np.int8)
     for row, name in enumerate(names):
         path = folder / f"{name}.xml"
         for class_name, difficult in _objects(path, f"image {name!r}, row {row + 1} of {published}.txt"):
-            if class_name not in column:
+            at = columns.position(class_name)
+            if at < 0:
                 raise TableError(
                     f"{path}: there is no VOC class {class_name!r}{nearest(class_name, CLASSES)}: correct the file."
                 )
-            at = column[class_name]
             cells[row, at] = max(cells[row, at], unclear) if difficult else PRESENT
     return cells
 
@@ -102,7 +103,7 @@ def _objects(path: Path, what: str) -> list[tuple[str, bool]]:
 def _from_lists(base: Path, published: str, names: Sequence[str], unclear: int) -> Cells:
     """Read ``ImageSets/Main/<class>_<split>.txt``: 1 present, -1 absent, 0 only difficult."""
     state = {"1": PRESENT, "-1": ABSENT, "0": unclear}
-    row_of = {name: row for row, name in enumerate(names)}
+    rows = NameIndex(names)
     cells = np.full((len(names), len(CLASSES)), 2, dtype=np.int8)
     for at, class_name in enumerate(CLASSES):
         path = base / "ImageSets" / "Main" / f"{class_name}_{published}.txt"
@@ -111,11 +112,11 @@ def _from_lists(base: Path, published: str, names: Sequence[str], unclear: int) 
             words = text.split()
             if len(words) != 2 or words[1] not in state:
                 raise TableError(f"{path}: line {line} ({text!r}) is not '<image> 1', '-1' or '0': {_AGAIN}.")
-            if words[0] not in row_of:
+            row = rows.position(words[0])
+            if row < 0:
                 raise TableError(
                     f"{path}: line {line} names image {words[0]!r}, which {published}.txt lacks: {_AGAIN}."
                 )
-            row = row_of[words[0]]
             if cells[row, at] != 2:
                 raise TableError(
                     f"{path}: line {line} names image {words[0]!r} a second time: remove one of the two lines."

@@ -45,12 +45,13 @@ def read_table(
 ) -> LabelTable:
     """Read a label table; the extension chooses the format, and the content where several share it.
 
-    path: ``.csv``, ``.tsv``, ``.parquet``, ``.jsonl``, ``.json`` or ``.npz``.
-    encoding: a name in ``ENCODINGS``; without it the values must leave only one reading.
-    truth: a second table with the hidden truth, matched by image id and class name. Unless it says
-        itself how it is to be read (words, JSONL, a stated encoding), it is read in ``encoding`` as
-        well. Images that it lacks have unknown truth; a class that it lacks is an error.
-    ignore_columns: columns of a wide file that are not classes, such as an age or a date.
+    Args:
+        path: ``.csv``, ``.tsv``, ``.parquet``, ``.jsonl``, ``.json`` or ``.npz``.
+        encoding: a name in ``ENCODINGS``; without it the values must leave only one reading.
+        truth: a second table with the hidden truth, matched by image id and class name. Unless it says
+            itself how it is to be read (words, JSONL, a stated encoding), it is read in ``encoding`` as
+            well. Images that it lacks have unknown truth; a class that it lacks is an error.
+        ignore_columns: columns of a wide file that are not classes, such as an age or a date.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "pets.csv"
@@ -111,13 +112,14 @@ def write_table(
 ) -> tuple[Path, ...]:
     """Write a label table; the extension chooses the format. Returns the files written.
 
-    encoding: without it, one that :func:`read_table` reads back without an option: ``blank`` for CSV
-        (``words`` where nothing is unknown, because 1 and 0 alone are ambiguous); Parquet and ``.npz``
-        files state their encoding.
-    truth: where the hidden truth goes if the table has one and the format holds a single table;
-        without it, beside the file as :func:`truth_path` says.
-    format: the name of the format where the extension has several: ``long`` or ``positives`` for CSV (which is
-        wide otherwise), ``coco`` or ``lvis`` for JSON.
+    Args:
+        encoding: without it, one that :func:`read_table` reads back without an option: ``blank`` for CSV
+            (``words`` where nothing is unknown, because 1 and 0 alone are ambiguous); Parquet and ``.npz``
+            files state their encoding.
+        truth: where the hidden truth goes if the table has one and the format holds a single table;
+            without it, beside the file as :func:`truth_path` says.
+        format: the name of the format where the extension has several: ``long`` or ``positives`` for CSV (which is
+            wide otherwise), ``coco`` or ``lvis`` for JSON.
 
     Each file appears completely or not at all.
 
@@ -174,8 +176,9 @@ def table_files(path: PathLike, format: Format, with_truth: bool) -> tuple[Path,
 def check_new_files(files: Iterable[Path], *, force: bool, inputs: Iterable[Path | None]) -> None:
     """Refuse files of a table that must not be written.
 
-    force: files that exist may be overwritten.
-    inputs: files that the command reads, or None; they are never overwritten.
+    Args:
+        force: files that exist may be overwritten.
+        inputs: files that the command reads, or None; they are never overwritten.
     """
     read = {file.resolve() for file in inputs if file is not None}
     for file in files:

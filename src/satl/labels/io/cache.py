@@ -45,8 +45,9 @@ def cache_folder() -> Path | None:
 def cached_arrays(source: Path, kind: str, build: Callable[[], Arrays]) -> Arrays:
     """Return ``build()``, or what it returned the last time for the same content of ``source``.
 
-    kind: names and numbers the way of reading, such as ``"instances 1"``; another kind is another cache.
-    build: returns arrays of numbers or text, no objects.
+    Args:
+        kind: names and numbers the way of reading, such as ``"instances 1"``; another kind is another cache.
+        build: returns arrays of numbers or text, no objects.
     """
     folder = cache_folder()
     if folder is None:

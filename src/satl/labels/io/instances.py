@@ -31,12 +31,13 @@ _KEYS = ("images", "annotations", "categories")
 class Instances:
     """The labels of an annotation file of N images and C categories.
 
-    images: the file name of every image, in the order of the file.
-    splits: the ``split`` of every image where the file has them, else None.
-    categories: (id, name), by ascending id.
-    positive, negative: int64, sorted positions ``row * C + column`` of cells with an annotation, and of cells
-        that the file says are absent.
-    complete: whether every cell without an annotation is absent (COCO), not unknown (LVIS).
+    Attributes:
+        images: the file name of every image, in the order of the file.
+        splits: the ``split`` of every image where the file has them, else None.
+        categories: (id, name), by ascending id.
+        positive, negative: int64, sorted positions ``row * C + column`` of cells with an annotation, and of cells
+            that the file says are absent.
+        complete: whether every cell without an annotation is absent (COCO), not unknown (LVIS).
     """
 
     path: Path

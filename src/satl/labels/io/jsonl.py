@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from satl.errors import TableError, nearest
+from satl.labels.cells import NameIndex
 from satl.labels.encodings import Encoding, refuse_encoding
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import build, unique_images
@@ -60,18 +61,19 @@ def read_jsonl(path: Path, encoding: str | None) -> TableFile:
         classes = sorted({name for pair in labels for names in pair for name in names})
         if not classes:
             raise TableError(f'{path} names no class: start it with a line {{"classes": [...]}}.')
-    column = {name: i for i, name in enumerate(classes)}
+    index = NameIndex(classes)
     cells = np.zeros((len(images), len(classes)), dtype=np.int8)
-    for row_at, pair in enumerate(labels):
-        for state, names in zip((PRESENT, ABSENT), pair, strict=True):
-            try:
-                cells[row_at, [column[name] for name in names]] = state
-            except KeyError as error:
-                name = error.args[0]
-                raise TableError(
-                    f"{path}: row {row_at + 1} (image {images[row_at]!r}) names class {name!r}, "
-                    f"which its 'classes' line lacks{nearest(name, classes)}: correct or add it."
-                ) from None
+    for state, lists in zip((PRESENT, ABSENT), zip(*labels, strict=True), strict=True):
+        rows = np.repeat(np.arange(len(images)), [len(names) for names in lists])
+        flat = [name for names in lists for name in names]
+        columns = index.find(flat)
+        if (columns < 0).any():
+            at = int(np.argmin(columns))
+            raise TableError(
+                f"{path}: row {rows[at] + 1} (image {images[rows[at]]!r}) names class {flat[at]!r}, "
+                f"which its 'classes' line lacks{nearest(flat[at], classes)}: correct or add it."
+            )
+        cells[rows, columns] = state
     split = None
     if any(name is not None for name in splits):
         for row_at, split_name in enumerate(splits):

@@ -55,7 +55,8 @@ MAX_CELLS = 8 << 30
 class LongRows:
     """R rows about N images and C classes.
 
-    image, label: int64 (R,), positions in ``images`` and ``classes``. codes: uint8 (R,), positions in ``VALUES``.
+    Attributes:
+        image, label: int64 (R,), positions in ``images`` and ``classes``. codes: uint8 (R,), positions in ``VALUES``.
     """
 
     images: list[str]
@@ -121,8 +122,9 @@ def read_rows(path: Path) -> tuple[LongRows, str | None]:
 def to_cells(rows: LongRows, path: Path, *, conflicts: str = "error") -> npt.NDArray[np.uint8]:
     """Return the codes as uint8 (N, C), with the code ``len(VALUES)`` where there is no row.
 
-    conflicts: two rows that say different things about one pair are an ``"error"``, or count as no row
-        (``"unknown"``).
+    Args:
+        conflicts: two rows that say different things about one pair are an ``"error"``, or count as no row
+            (``"unknown"``).
     """
     shape = len(rows.images), len(rows.classes)
     if shape[0] * shape[1] > MAX_CELLS:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from satl.errors import TableError
+from satl.labels.cells import NameIndex
 from satl.labels.encodings import NOT_A_LABEL, Encoding, refuse_encoding, value_code
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import csv_field
@@ -55,11 +56,9 @@ def read_positives(path: Path, encoding: str | None) -> TableFile:
         )
     named = [_names(text, row, images[row], path) for row, text in enumerate(lists)]
     classes = sorted({name for names in named for name in names})
-    column = {name: i for i, name in enumerate(classes)}
     cells = np.zeros((len(images), len(classes)), dtype=np.int8)
-    for row, names in enumerate(named):
-        for name in names:
-            cells[row, column[name]] = PRESENT
+    rows = np.repeat(np.arange(len(images)), [len(names) for names in named])
+    cells[rows, NameIndex(classes).find([name for names in named for name in names])] = PRESENT
     table = build(
         path, images, tuple(classes), cells, None if split is None else np.array(split, dtype=np.str_)
     )

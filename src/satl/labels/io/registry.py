@@ -18,9 +18,10 @@ from satl.labels.table import LabelTable
 class TableFile:
     """A table as it was read, with the reading: which format and encoding, and which values were seen.
 
-    encoding: None for a format that says present and absent in so many words.
-    detected: whether the encoding was found from the values, not given.
-    counts: plain value -> number of cells, most frequent first; a blank is ``""``.
+    Attributes:
+        encoding: None for a format that says present and absent in so many words.
+        detected: whether the encoding was found from the values, not given.
+        counts: plain value -> number of cells, most frequent first; a blank is ``""``.
     """
 
     table: LabelTable
@@ -39,13 +40,14 @@ Writer = Callable[[LabelTable, Path, Encoding | None], None]
 class Format:
     """A file format: how to read and write it.
 
-    read: (path, encoding name or None) -> TableFile; also takes ``ignore``, names of columns that are not
-        classes, where ``ignores_columns``.
-    write: (table, temporary path, encoding or None for the format's own choice); None: read only.
-    holds_truth: whether one file carries the hidden truth as well.
-    encoded: whether its cells are values that need an encoding.
-    recognises: for formats that share an extension (``.json``), tells from the file itself. One without it is
-        what the extension means otherwise.
+    Attributes:
+        read: (path, encoding name or None) -> TableFile; also takes ``ignore``, names of columns that are not
+            classes, where ``ignores_columns``.
+        write: (table, temporary path, encoding or None for the format's own choice); None: read only.
+        holds_truth: whether one file carries the hidden truth as well.
+        encoded: whether its cells are values that need an encoding.
+        recognises: for formats that share an extension (``.json``), tells from the file itself. One without it is
+            what the extension means otherwise.
     """
 
     name: str

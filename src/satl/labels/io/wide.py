@@ -155,7 +155,8 @@ def code_columns(
 ) -> Coded:
     """Turn the named Arrow columns of a wide file into codes, or say which row and column is wrong.
 
-    ignorable: whether the user can pass a column over.
+    Args:
+        ignorable: whether the user can pass a column over.
     """
     image_at, split_at = check_header(header, path)
     images = image_ids(columns[image_at], path, header[image_at])
