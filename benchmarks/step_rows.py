@@ -237,7 +237,7 @@ def product(shape: Shape, *settings: str) -> Step:
     from satl.methods import StepInputs
     from satl.methods.mixing import draw_shares
     from satl.training.averaging import MovingAverage
-    from satl.training.build import build_augment, build_learner, build_step, place
+    from satl.training.build import build_augment, build_learner, build_step, place_on_device
     from satl.training.cuda_graph import STEPS_BEFORE_CAPTURE
     from satl.training.tally import EpochTally
 
@@ -245,7 +245,7 @@ def product(shape: Shape, *settings: str) -> Step:
     config, device = product_config(shape, *settings), torch.device(shape.device)
     classes = tuple(f"class {number}" for number in range(shape.classes))
     learner = build_learner(config, classes, shape.training_labels())
-    learner = place(learner, device, config.training.precision == "bf16").train()
+    learner = place_on_device(learner, device, config.training.precision == "bf16").train()
     for rule in learner.rules.values():
         rule.value.fill_(0.5)  # some pseudo-labels, as after a few epochs
     tally = EpochTally(tuple(learner.generators), shape.classes, device)

@@ -13,7 +13,7 @@ from satl.losses import contrastive_loss, cooccurrence_loss, partial_bce
 from satl.methods import Learner, StepInputs, configure, get_method
 from satl.models import Backbone, SemanticTransferNetwork
 from satl.models.functional import symmetric_pairs
-from satl.scoring import CrossImageGenerator, Evidence, IntraImageGenerator
+from satl.scoring import CrossImageGenerator, GeneratorInputs, IntraImageGenerator
 
 CLASSES, BATCH, BANK = 5, 4, 3
 TINY = {"layers": [1, 1, 1, 1], "channels": [8, 8, 16, 16]}
@@ -102,7 +102,7 @@ def test_the_plain_scores_of_unknown_cells_are_satls() -> None:
     cross.rows[:-1] = torch.nn.functional.normalize(bank, dim=-1).flatten(0, 1)
     cross.owners[:-1] = 1000
     probabilities = symmetric_pairs(pairs.sigmoid(), CLASSES)
-    evidence = Evidence(features, probabilities, labels, torch.arange(BATCH))
+    evidence = GeneratorInputs(features, probabilities, labels, torch.arange(BATCH))
     for theirs, ours in (
         (plain.intra_scores(pairs, labels), IntraImageGenerator()(evidence).values),
         (plain.cross_scores(features, labels, bank), cross(evidence).values),
@@ -134,7 +134,7 @@ def test_a_whole_step_has_satls_losses_and_gradients(
     peer, own = networks
     labels = MANY_POSITIVES
     learner = _learner(own, threshold)
-    evidence = Evidence(own.class_features(images()).detach(), None, labels, torch.arange(BATCH))
+    evidence = GeneratorInputs(own.class_features(images()).detach(), None, labels, torch.arange(BATCH))
     for _ in range(BANK):  # as published the bank takes in a batch before it is scored, and no slot is empty
         peer.fill_bank(evidence.features, labels)
         learner.remember(evidence)

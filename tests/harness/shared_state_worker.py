@@ -17,14 +17,14 @@ from satl.distributed import gather_across, sum_across, world_size
 from satl.images import ArrayImages, Batches, EvalTransform
 from satl.methods import Learner, StepInputs, configure, get_method
 from satl.models import SemanticTransferNetwork
-from satl.scoring import CrossImageGenerator, Evidence, PrototypeGenerator
+from satl.scoring import CrossImageGenerator, GeneratorInputs, PrototypeGenerator
 from satl.thresholds import SemanticAwareThreshold
 from satl.training.survey import plan_survey, take_survey
 
 CLASSES, BATCH, STEPS = 4, 12, 25
 
 
-def batches() -> list[Evidence]:
+def batches() -> list[GeneratorInputs]:
     """The same batches in every process."""
     noise = torch.Generator().manual_seed(0)
     found = []
@@ -36,14 +36,14 @@ def batches() -> list[Evidence]:
         features = torch.randn(CLASSES, BATCH, 5, generator=noise).transpose(
             0, 1
         )  # strided, as networks' are
-        found.append(Evidence(features, None, labels, torch.arange(BATCH) + step * BATCH))
+        found.append(GeneratorInputs(features, None, labels, torch.arange(BATCH) + step * BATCH))
     return found
 
 
-def part_of(evidence: Evidence, rank: int, processes: int) -> Evidence:
+def part_of(evidence: GeneratorInputs, rank: int, processes: int) -> GeneratorInputs:
     """The share of one process: a run of consecutive images."""
     rows = slice(rank * BATCH // processes, (rank + 1) * BATCH // processes)
-    return Evidence(evidence.features[rows], None, evidence.labels[rows], evidence.images[rows])
+    return GeneratorInputs(evidence.features[rows], None, evidence.labels[rows], evidence.images[rows])
 
 
 def learn(rank: int = 0, processes: int = 1) -> dict[str, Tensor]:

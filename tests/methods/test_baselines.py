@@ -175,7 +175,7 @@ def test_a_step_asks_for_nothing_and_every_parameter_learns(name: str, bf16: boo
     with forbid_host_synchronisation(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
         result = learner(StepInputs(pixels, labels, torch.arange(4), stage=2, ramp=1.0, observe=True))
         result.loss.backward()
-        learner.remember(result.evidence)
+        learner.remember(result.generator_inputs)
         learner.update_thresholds()
     assert result.loss.dtype == torch.float32
     assert bool(result.loss.isfinite())

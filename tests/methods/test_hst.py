@@ -156,7 +156,7 @@ def test_the_published_sign_is_an_option() -> None:
 def test_any_method_can_learn_its_thresholds(name: str) -> None:
     method, parameters = configure(get_method(name), {"thresholds": {"rule": "learned", "shared": False}})
     learner = Learner(method, parameters, make_learner(name).network, 0.5)
-    learner.remember(run(learner, 1, make_batch(6, seed=1)).evidence)
+    learner.remember(run(learner, 1, make_batch(6, seed=1)).generator_inputs)
     for rule in learner.rules.values():
         rule.value.detach().fill_(-0.5)
     result = run(learner, 2, make_batch(6))

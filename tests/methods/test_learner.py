@@ -15,7 +15,7 @@ from satl.methods import LOSSES, METHODS, Learner, Parameters, StepInputs, confi
 from satl.methods.method_parts import MethodPart
 from satl.methods.rules import default_rate
 from satl.models import SemanticTransferNetwork
-from satl.scoring import Scores
+from satl.scoring import GeneratorScores
 
 CLASSES, SIZE = 4, 16
 
@@ -109,8 +109,8 @@ def test_stage_2_is_the_weighted_sum_of_the_published_terms() -> None:
         earlier = make_batch(6, seed)
         earlier = (*earlier[:2], earlier[2] + 3 + 10 * seed)  # the last batch shares no image, the first some
         result = run(learner, 1, earlier)
-        learner.remember(result.evidence)
-        bank.remember(result.evidence.features, earlier[1], earlier[2])
+        learner.remember(result.generator_inputs)
+        bank.remember(result.generator_inputs.features, earlier[1], earlier[2])
     learner.rules["intra"].value.copy_(torch.tensor([0.45, 0.5, 0.4, 0.55]))
     learner.rules["cross"].value.copy_(torch.tensor([0.1, 0.3, 0.0, 0.2]))
     batch = make_batch(6, seed=9)
@@ -141,7 +141,7 @@ def test_stage_1_has_no_pseudo_labels(name: str) -> None:
 
 def test_thresholds_of_one_emit_nothing() -> None:
     learner, batch = make_learner("sst+satl"), make_batch(6)
-    learner.remember(run(learner, 1, make_batch(6, seed=1)).evidence)
+    learner.remember(run(learner, 1, make_batch(6, seed=1)).generator_inputs)
     result = run(learner, 2, batch)
     for labels in result.pseudo.values():
         assert torch.equal(labels, batch[1])
@@ -164,7 +164,7 @@ def test_thresholds_move_to_the_quantiles_of_what_was_observed(rate: float | Non
         with torch.no_grad():
             scores = learner.score(*batch)
             result = learner(StepInputs(*batch, stage=1, ramp=1.0, observe=True))
-        learner.remember(result.evidence)
+        learner.remember(result.generator_inputs)
         for name, (rows, labels) in seen.items():
             rows.extend(scores[name].tolist())
             labels.extend(batch[1].tolist())
@@ -213,7 +213,7 @@ def test_every_method_learns(name: str) -> None:
         optimiser.zero_grad()
         result.loss.backward()
         optimiser.step()
-        learner.remember(result.evidence)
+        learner.remember(result.generator_inputs)
         assert bool(result.loss.isfinite())
     end = run(learner, 2, batch)
     if "classification" in end.parts:  # terms that take unknown cells for negative cannot fall that far
@@ -227,7 +227,7 @@ def test_a_batch_with_nothing_known_is_harmless() -> None:
     learner, (pixels, labels, images) = make_learner("sst+satl"), make_batch(5)
     result = learner(StepInputs(pixels, torch.zeros_like(labels), images, stage=2, ramp=1.0, observe=True))
     result.loss.backward()
-    learner.remember(result.evidence)
+    learner.remember(result.generator_inputs)
     learner.update_thresholds()
     assert float(result.parts["classification"]) == 0.0
     assert float(result.parts["ranking"]) == 0.0
@@ -240,7 +240,7 @@ def test_state_holds_thresholds_histograms_and_banks() -> None:
     first, second = make_learner("sst+satl", small), make_learner("sst+satl", small)
     for seed in range(3):
         with torch.no_grad():
-            first.remember(first(StepInputs(*make_batch(6, seed), stage=2, observe=True)).evidence)
+            first.remember(first(StepInputs(*make_batch(6, seed), stage=2, observe=True)).generator_inputs)
         if seed == 1:
             first.update_thresholds()
     state = first.state_dict()
@@ -252,7 +252,7 @@ def test_state_holds_thresholds_histograms_and_banks() -> None:
     second.load_state_dict(state)
     for learner in (first, second):
         with torch.no_grad():
-            learner.remember(run(learner, 2, make_batch(6, 7)).evidence)
+            learner.remember(run(learner, 2, make_batch(6, 7)).generator_inputs)
         learner.update_thresholds()
     for name, tensor in first.state_dict().items():
         assert torch.equal(tensor, second.state_dict()[name]), name
@@ -263,7 +263,7 @@ def test_bfloat16_step_has_a_float32_loss() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         result = learner(StepInputs(*batch, stage=2, ramp=1.0, observe=True))
     result.loss.backward()
-    learner.remember(result.evidence)
+    learner.remember(result.generator_inputs)
     assert result.loss.dtype == torch.float32
     assert all(bool(p.grad.isfinite().all()) for p in learner.parameters() if p.grad is not None)
 
@@ -271,7 +271,7 @@ def test_bfloat16_step_has_a_float32_loss() -> None:
 @pytest.mark.parametrize("kind", ["values", "informative"])
 def test_scores_that_are_not_of_every_cell_are_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = make_learner("sst+satl")
-    whole = Scores(torch.rand(6, CLASSES), torch.ones(6, CLASSES, dtype=torch.bool))
+    whole = GeneratorScores(torch.rand(6, CLASSES), torch.ones(6, CLASSES, dtype=torch.bool))
     partly = whole._replace(**{kind: getattr(whole, kind)[:, :1]})
     monkeypatch.setattr(learner.generators["intra"], "forward", lambda evidence: partly)
     with pytest.raises(ValueError, match=rf"generator 'intra': the {kind} .* got \(6, 1\)"):

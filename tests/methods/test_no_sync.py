@@ -61,7 +61,7 @@ def test_a_step_asks_for_nothing(name: str) -> None:
                 StepInputs(pixels, labels, indices, stage=stage, ramp=0.5, observe=True, teacher=teacher)
             )
             result.loss.backward()
-            learner.remember(result.evidence)
+            learner.remember(result.generator_inputs)
             learner.update_thresholds()
         assert bool(result.loss.isfinite())
 

@@ -202,7 +202,7 @@ def test_methods_take_rules_without_waiting_for_the_device(name: str, rule: str)
                 StepInputs(pixels, labels, images, stage=stage, ramp=1.0, observe=True, teacher=taught)
             )
             result.loss.backward()
-            learner.remember(result.evidence)
+            learner.remember(result.generator_inputs)
     assert bool(result.loss.isfinite())
     for filled in result.pseudo.values():
         assert torch.equal(filled[labels != 0], labels[labels != 0])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from satl.scoring import Evidence, TeacherGenerator
+from satl.scoring import GeneratorInputs, TeacherGenerator
 from training.tiny import metrics, tiny_config, train
 
 
@@ -15,11 +15,11 @@ def test_the_teacher_scores_every_cell_and_is_required() -> None:
     labels, images = torch.tensor([[1, 0]]), torch.tensor([0])
     features = torch.zeros(1, 2, 1)
     teacher = torch.tensor([[0.25, 0.75]])
-    scores = TeacherGenerator()(Evidence(features, None, labels, images, None, teacher))
+    scores = TeacherGenerator()(GeneratorInputs(features, None, labels, images, None, teacher))
     assert torch.equal(scores.values, teacher)
     assert bool(scores.informative.all())
     with pytest.raises(ValueError, match="needs the probabilities of a teacher"):
-        TeacherGenerator()(Evidence(features, None, labels, images))
+        TeacherGenerator()(GeneratorInputs(features, None, labels, images))
 
 
 def test_it_learns(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from satl.errors import ArrayError, RunError
 from satl.evaluation import average_precision
 from satl.inference.recogniser import Recogniser
 from satl.runs.data import load_data
-from satl.scoring import ProbeOpinion, probe_logits
+from satl.scoring import ProbeLogits, probe_logits
 from training.tiny import KillAt, Killed, resume, tiny_config, train
 
 
@@ -97,7 +97,7 @@ def test_half_precision_features_are_computed_in_single_precision() -> None:
 
 
 def test_an_opinion_alone_is_the_probability_of_its_log_odds() -> None:
-    opinion = ProbeOpinion(2)
+    opinion = ProbeLogits(2)
     opinion.keep(torch.tensor([1, 3]), torch.tensor([[2.0, -1.0], [0.0, 8.0]]), num_images=5)
     found = opinion.probabilities(torch.tensor([3, 1, 3, 0]))
     two, minus_one, eight = (1 / (1 + math.exp(-odds)) for odds in (2, -1, 8))
@@ -109,7 +109,7 @@ def test_an_opinion_alone_is_the_probability_of_its_log_odds() -> None:
 
 
 def test_opinions_are_blended_in_log_odds() -> None:
-    opinion = ProbeOpinion(2)
+    opinion = ProbeLogits(2)
     opinion.keep(torch.tensor([1, 3]), torch.tensor([[2.0, -1.0], [0.0, 8.0]]), num_images=5)
     assert opinion.logits.tolist() == [[0, 0], [2, -1], [0, 0], [0, 8], [0, 0]]
     probabilities = torch.tensor([[0.3, 1.0], [0.0, 0.6]])
@@ -123,7 +123,7 @@ def test_opinions_are_blended_in_log_odds() -> None:
 
 
 def test_a_saved_opinion_finds_room() -> None:
-    opinion, other = ProbeOpinion(1), ProbeOpinion(1)
+    opinion, other = ProbeLogits(1), ProbeLogits(1)
     opinion.keep(torch.tensor([2]), torch.tensor([[1.5]]), num_images=3)
     other.load_state_dict(opinion.state_dict())
     assert torch.equal(other.logits, opinion.logits)
@@ -173,7 +173,7 @@ def test_an_opinion_of_another_number_of_classes_is_refused(tmp_path: Path) -> N
 
     save_module({"logits": torch.zeros(3, 2)}, tmp_path / "opinion.safetensors")
     with pytest.raises(RunError, match="does not fit"):
-        load_module(ProbeOpinion(1), tmp_path / "opinion.safetensors")
+        load_module(ProbeLogits(1), tmp_path / "opinion.safetensors")
 
 
 def test_labels_that_would_be_misread_are_refused_and_nan_is_unknown() -> None:

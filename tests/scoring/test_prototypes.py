@@ -9,7 +9,7 @@ from sklearn.datasets import make_blobs
 from torch import Tensor
 
 from reference import scoring as reference
-from satl.scoring import CrossImageGenerator, Evidence, Generator, PrototypeGenerator, Survey
+from satl.scoring import CrossImageGenerator, Generator, GeneratorInputs, PrototypeGenerator, Survey
 from satl.scoring.functional import kmeans
 
 
@@ -169,13 +169,13 @@ def plain_clusters(survey: Survey, size: int, seed: int) -> list[list[reference.
 COUNTS = [30, 0, 4, 1, 2, 10]
 
 
-def evidence_of(seed: int, classes: int = len(COUNTS), size: int = 6) -> Evidence:
+def evidence_of(seed: int, classes: int = len(COUNTS), size: int = 6) -> GeneratorInputs:
     """Some images of the survey and some others."""
     noise = torch.Generator().manual_seed(seed)
     images = torch.tensor([0, 3, 7, 200, 201, 203, 300, 400, 401, 505, 509, 9999])
     features = torch.randn(len(images), classes, size, generator=noise)
     labels = torch.randint(-1, 2, (len(images), classes), generator=noise)
-    return Evidence(features, None, labels, images)
+    return GeneratorInputs(features, None, labels, images)
 
 
 @pytest.mark.parametrize("leave_one_out", [True, False])
@@ -213,9 +213,13 @@ def test_the_mean_is_over_the_prototypes_there_are() -> None:
     generator = PrototypeGenerator(1, 2, size=10)
     survey = Survey(torch.tensor([[[2.0, 0.0], [0.0, 5.0]]]), torch.tensor([[8, 9]]))
     generator.study(survey, seed=0)
-    values, _ = generator(Evidence(torch.tensor([[[1.0, 0.0]]]), None, torch.zeros(1, 1), torch.tensor([1])))
+    values, _ = generator(
+        GeneratorInputs(torch.tensor([[[1.0, 0.0]]]), None, torch.zeros(1, 1), torch.tensor([1]))
+    )
     assert float(values) == pytest.approx(0.5)
-    values, _ = generator(Evidence(torch.tensor([[[1.0, 0.0]]]), None, torch.zeros(1, 1), torch.tensor([9])))
+    values, _ = generator(
+        GeneratorInputs(torch.tensor([[[1.0, 0.0]]]), None, torch.zeros(1, 1), torch.tensor([9]))
+    )
     assert float(values) == pytest.approx(1.0)  # image 9 is not compared with itself
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from reference import scoring as reference
 from satl.errors import ArrayError
 from satl.functional import cross_image_scores, intra_image_scores, pseudo_labels
-from satl.scoring import CrossImageGenerator, Evidence, Generator, IntraImageGenerator
+from satl.scoring import CrossImageGenerator, Generator, GeneratorInputs, IntraImageGenerator
 
 
 def random_pairs(images: int, classes: int) -> Tensor:
@@ -47,7 +47,7 @@ def test_intra_image_scores_equal_the_loops(leave_one_out: bool, classes: int) -
     torch.manual_seed(classes)
     pairs, labels = random_pairs(9, classes), torch.randint(-1, 2, (9, classes))
     labels[0], labels[1] = 0, 1
-    evidence = Evidence(torch.zeros(9, classes, 1), pairs, labels, torch.arange(9))
+    evidence = GeneratorInputs(torch.zeros(9, classes, 1), pairs, labels, torch.arange(9))
     values, informative = IntraImageGenerator(leave_one_out)(evidence)
     wanted, where = reference.intra_image(pairs, labels, leave_one_out)
     torch.testing.assert_close(values.double(), wanted, rtol=0, atol=1e-6)
@@ -66,7 +66,7 @@ def test_intra_image_gradient_reaches_the_pairs_of_known_positives_only() -> Non
 
 def test_intra_image_needs_pairs() -> None:
     with pytest.raises(ValueError, match="pair branch"):
-        IntraImageGenerator()(Evidence(torch.zeros(1, 2, 3), None, torch.zeros(1, 2), torch.zeros(1)))
+        IntraImageGenerator()(GeneratorInputs(torch.zeros(1, 2, 3), None, torch.zeros(1, 2), torch.zeros(1)))
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
@@ -122,7 +122,7 @@ def test_bank_equals_queues_over_many_batches(leave_one_out: bool) -> None:
         features = torch.randn(len(images), classes, 4)
         labels = torch.where(torch.rand(len(images), classes) < shares[step % 4], 1, step % 2 - 1)
         labels[:, 2] = labels[:, 2].clamp(max=0)  # a class without known positives
-        evidence = Evidence(features, None, labels, images)
+        evidence = GeneratorInputs(features, None, labels, images)
         values, informative = generator(evidence)
         wanted, where = bank.scores(features, images)
         torch.testing.assert_close(values.double(), wanted, rtol=0, atol=1e-5)
@@ -191,12 +191,12 @@ def test_features_that_are_not_finite_are_not_stored(wild: float, light: bool) -
         features, labels, images = torch.randn(3, 2, 3), torch.ones(3, 2), torch.arange(3) + 3 * step
         without = labels.clone()
         without[1, 0] = 0
-        spared.remember(Evidence(features, None, without, images))
+        spared.remember(GeneratorInputs(features, None, without, images))
         features[1, 0, 2] = wild
-        generator.remember(Evidence(features, None, labels, images))
+        generator.remember(GeneratorInputs(features, None, labels, images))
         for name, tensor in generator.state_dict().items():
             assert torch.equal(tensor, spared.state_dict()[name]), name
-    scores = generator(Evidence(torch.randn(2, 2, 3), None, torch.zeros(2, 2), torch.tensor([90, 91])))
+    scores = generator(GeneratorInputs(torch.randn(2, 2, 3), None, torch.zeros(2, 2), torch.tensor([90, 91])))
     assert bool(scores.values.isfinite().all())
     assert bool(scores.informative.all())
 
@@ -209,7 +209,7 @@ def test_a_bank_without_slots_is_refused() -> None:
 def test_an_image_never_meets_itself() -> None:
     generator = CrossImageGenerator(1, feature_dim=2, size=4)
     features, labels = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]), torch.ones(2, 1)
-    evidence = Evidence(features, None, labels, torch.tensor([7, 8]))
+    evidence = GeneratorInputs(features, None, labels, torch.tensor([7, 8]))
     assert not generator(evidence).informative.any()
     generator.remember(evidence)
     generator.remember(evidence)  # the same images in the next epoch
@@ -225,10 +225,10 @@ def test_gradient_flows_into_features_not_into_the_bank() -> None:
     generator = CrossImageGenerator(2, feature_dim=3, size=4)
     labels, images = torch.tensor([[1, 1], [1, 0]]), torch.tensor([0, 1])
     first = torch.randn(2, 2, 3, requires_grad=True)
-    generator.remember(Evidence(first, None, labels, images))
+    generator.remember(GeneratorInputs(first, None, labels, images))
     assert not generator.rows.requires_grad
     features = torch.randn(2, 2, 3, requires_grad=True)
-    generator(Evidence(features, None, labels, torch.tensor([2, 3]))).values.sum().backward()
+    generator(GeneratorInputs(features, None, labels, torch.tensor([2, 3]))).values.sum().backward()
     assert first.grad is None
     assert features.grad is not None
     assert bool(features.grad.isfinite().all())
@@ -241,8 +241,8 @@ def test_equal_features_do_not_pass_a_threshold_of_one() -> None:
     generator = CrossImageGenerator(1, feature_dim=64, size=1)
     for n in range(0, 500, 50):
         one = features[n : n + 1]
-        generator.remember(Evidence(one, None, torch.ones(1, 1), torch.tensor([n])))
-        values = generator(Evidence(one, None, torch.zeros(1, 1), torch.tensor([n + 1]))).values
+        generator.remember(GeneratorInputs(one, None, torch.ones(1, 1), torch.tensor([n])))
+        values = generator(GeneratorInputs(one, None, torch.zeros(1, 1), torch.tensor([n + 1]))).values
         assert float(values) == pytest.approx(1.0, abs=1e-6)
         assert not pseudo_labels(values, torch.zeros(1, 1), torch.ones(1)).any()
 
@@ -254,18 +254,18 @@ def test_scores_are_float32_under_autocast(make: type[Generator]) -> None:
     features, pairs = torch.randn(4, 3, 8).bfloat16(), random_pairs(4, 3).bfloat16()
     labels = torch.tensor([[1, 1, 0]] * 4)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        generator.remember(Evidence(features, pairs, labels, torch.arange(4)))
-        evidence = Evidence(features, pairs, labels, torch.arange(4, 8))
+        generator.remember(GeneratorInputs(features, pairs, labels, torch.arange(4)))
+        evidence = GeneratorInputs(features, pairs, labels, torch.arange(4, 8))
         values = generator(evidence).values
     assert values.dtype == torch.float32
-    exact = generator(Evidence(features.float(), pairs.float(), labels, torch.arange(4, 8))).values
+    exact = generator(GeneratorInputs(features.float(), pairs.float(), labels, torch.arange(4, 8))).values
     torch.testing.assert_close(values, exact)
 
 
 def test_bank_survives_a_checkpoint() -> None:
     torch.manual_seed(6)
     first, second = CrossImageGenerator(2, 3, size=4), CrossImageGenerator(2, 3, size=4)
-    evidence = Evidence(torch.randn(3, 2, 3), None, torch.ones(3, 2), torch.arange(3))
+    evidence = GeneratorInputs(torch.randn(3, 2, 3), None, torch.ones(3, 2), torch.arange(3))
     first.remember(evidence)
     second.load_state_dict(first.state_dict())
     for generator in (first, second):
@@ -282,7 +282,7 @@ def test_a_light_bank_takes_half_the_memory_and_scores_the_same_within_rounding(
     light.use_bfloat16_memory()
     for batch in range(4):
         features, labels = torch.randn(6, 3, 32), torch.randint(-1, 2, (6, 3))
-        evidence = Evidence(features, None, labels, torch.arange(6) + 6 * batch)
+        evidence = GeneratorInputs(features, None, labels, torch.arange(6) + 6 * batch)
         torch.testing.assert_close(light(evidence), exact(evidence), atol=2**-8, rtol=0)
         exact.remember(evidence)
         light.remember(evidence)
@@ -295,4 +295,4 @@ def test_a_light_bank_takes_half_the_memory_and_scores_the_same_within_rounding(
 
 def test_a_generator_must_say_how_it_scores() -> None:
     with pytest.raises(NotImplementedError):
-        Generator()(Evidence(torch.zeros(1, 1, 1), None, torch.zeros(1, 1), torch.zeros(1)))
+        Generator()(GeneratorInputs(torch.zeros(1, 1, 1), None, torch.zeros(1, 1), torch.zeros(1)))

@@ -132,7 +132,7 @@ def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
         teacher = None
         if learner.method.needs("teacher"):
             averaged = own_part(numbers(BATCH, CLASSES, seed=20 + step)) if step > 0 else None
-            teacher = learner.taught(averaged, batch[-1])
+            teacher = learner.teacher_probabilities(averaged, batch[-1])
         inputs = StepInputs(
             *batch,
             stage=stage,
@@ -159,7 +159,7 @@ def train(settings: tuple[str, ...]) -> dict[str, Tensor]:
             found[f"{step}.pseudo.{name}"] = sum_across(labels.sum(0))
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
-        learner.remember(result.evidence)
+        learner.remember(result.generator_inputs)
     for name, value in learner.state_dict().items():
         found[f"state.{name}"] = sum_across(value) if name.endswith(".counts") else value
     return found

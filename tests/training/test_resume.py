@@ -251,5 +251,5 @@ def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         train(tmp_path / "rare", tiny_config("training.checkpoint_epochs=9"), KillAt(epoch=3, step=3))
     assert RunFolder.open(tmp_path / "rare").checkpoint("best").is_dir()
-    with pytest.raises(RunError, match=r"'last'; the run was cut off .*remove the folder and start again\.$"):
+    with pytest.raises(RunError, match=r"'last'; the run was stopped .*remove the folder and start again\.$"):
         resume(tmp_path / "rare")

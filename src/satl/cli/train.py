@@ -44,7 +44,7 @@ def train(
     flags = (config, recipe, data_folder, proportion, word_vectors, seed, settings, out)
     if resume is not None and any(flag is not None and flag != [] for flag in flags):
         raise ConfigError(
-            "satl train --resume RUN takes no CONFIG and no other option: a run goes on as it was started."
+            "satl train --resume RUN takes no CONFIG and no other option: a run is resumed with its own configuration."
         )
     if resume is None and (out is None or (config is None) == (recipe is None)):
         raise ConfigError("satl train needs CONFIG or --recipe, and --out RUN; or --resume RUN alone.")

@@ -14,7 +14,7 @@ from satl.methods import Learner
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData
 from satl.runs.run_folder import RunFolder
-from satl.training.build import build_learner, build_transform, place
+from satl.training.build import build_learner, build_transform, place_on_device
 from satl.training.checkpoints import AVERAGE, LEARNER, load_module
 from satl.training.forward import FloatArray, cell_scores, class_probabilities
 
@@ -37,7 +37,7 @@ class Recogniser:
         default = "cuda" if torch.cuda.is_available() and config.training.device == "auto" else "cpu"
         self.device = torch.device(default if device is None else device)
         self.bf16 = config.training.precision == "bf16"
-        self.learner = place(learner, self.device, self.bf16).eval()
+        self.learner = place_on_device(learner, self.device, self.bf16).eval()
         self.transform = build_transform(config.images, self.device, self.bf16)
 
     @classmethod

@@ -29,9 +29,9 @@ def _kggr(context: NetworkContext, parameters: KGGRParameters) -> nn.Module:
         graph=context.graph(),
         embeddings=context.embeddings(),
         zero_gates=parameters.zero_gates,
-        **context.given("feature_dim", "attention_dim", "embedding_dim", "steps"),
+        **context.sizes("feature_dim", "attention_dim", "embedding_dim", "steps"),
     )
-    return context.started(network)
+    return context.with_prior(network)
 
 
 register_method(

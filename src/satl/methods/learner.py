@@ -17,7 +17,7 @@ from satl.methods.mixing import mix
 from satl.methods.step_data import StepContext, StepInputs, StepResult
 from satl.models.functional import symmetric_pairs
 from satl.models.semantic_transfer import NetworkOutput
-from satl.scoring import Evidence, Generator, ProbeOpinion, Scores, Survey
+from satl.scoring import Generator, GeneratorInputs, GeneratorScores, ProbeLogits, Survey
 from satl.thresholds import ThresholdRule
 
 KEPT_FOR_BACKWARD = 0.6
@@ -64,7 +64,7 @@ class Learner(nn.Module):
             }
         )
         self.probe_weight = 0.0 if parameters.teacher is None else parameters.teacher.probe_weight
-        self.probe = ProbeOpinion(context.num_classes) if self.probe_weight else None
+        self.probe = ProbeLogits(context.num_classes) if self.probe_weight else None
 
     def forward(self, inputs: StepInputs, mixed: bool = False) -> StepResult:
         """Compute the loss of one batch, or of one of the equal micro-batches that it is done in.
@@ -90,12 +90,12 @@ class Learner(nn.Module):
 
         In stage 1 that takes a probe to teach: an average of weights that were random a moment ago cannot.
         """
-        if stage == 1 and (self.probe is None or self.wants_probe):
+        if stage == 1 and (self.probe is None or self.needs_probe):
             return False
         terms = self._terms(stage, mixed=True)
         return any(not self.method_parameters.losses[name].switched_off for name in terms)
 
-    def asks_teacher(self, stage: int) -> bool:
+    def uses_teacher(self, stage: int) -> bool:
         """Whether a term of this stage looks at the teacher; those about mixed images take what there is."""
         return any("teacher" in LOSSES[name].needs for name in self._terms(stage, mixed=False))
 
@@ -135,11 +135,11 @@ class Learner(nn.Module):
     def _compute_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
         """Everything of :meth:`forward` that follows the network: scores, pseudo-labels, losses, histograms."""
         labels, stage = inputs.labels, inputs.stage
-        evidence, scores, pseudo = None, {}, {}
+        generator_inputs, scores, pseudo = None, {}, {}
         if self.generators:
-            evidence = self._evidence(output, labels, inputs.indices, inputs.teacher)
-        if evidence is not None and (stage == 2 or inputs.observe):
-            scores = {name: generator(evidence) for name, generator in self.generators.items()}
+            generator_inputs = self._generator_inputs(output, labels, inputs.indices, inputs.teacher)
+        if generator_inputs is not None and (stage == 2 or inputs.observe):
+            scores = {name: generator(generator_inputs) for name, generator in self.generators.items()}
             _check_scores(scores, labels)
         if stage == 2:
             pseudo = {
@@ -161,7 +161,7 @@ class Learner(nn.Module):
         loss = torch.stack(list(parts.values())).sum()
         if stage == 1:
             loss = loss + self._zero_from_rules()
-        return StepResult(loss, _detached(parts), pseudo, evidence)
+        return StepResult(loss, _detached(parts), pseudo, generator_inputs)
 
     def _compute_mixed_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
         """What :meth:`_compute_losses` is for a step's images, for mixed ones: the terms that are about them."""
@@ -179,7 +179,7 @@ class Learner(nn.Module):
         """Zero, with a gradient: several processes can add up gradients only if every parameter has one."""
         return sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
 
-    def _threshold_loss(self, scores: dict[str, Scores], labels: Tensor) -> dict[str, Tensor]:
+    def _threshold_loss(self, scores: dict[str, GeneratorScores], labels: Tensor) -> dict[str, Tensor]:
         """Return the loss of the rules that learn by gradient, if there are any, by the name of the term."""
         costs = [
             self._rule(name).loss(score.values, torch.where(score.informative, labels, 0))
@@ -189,30 +189,30 @@ class Learner(nn.Module):
         return {"threshold": torch.stack(costs).sum()} if costs else {}
 
     @property
-    def wants_probe(self) -> bool:
+    def needs_probe(self) -> bool:
         """Whether a probe is part of the teacher, and has still to be fitted."""
         return self.probe is not None and len(self.probe.logits) == 0
 
-    def taught(self, probabilities: Tensor | None, indices: Tensor) -> Tensor:
+    def teacher_probabilities(self, probabilities: Tensor | None, indices: Tensor) -> Tensor:
         """Return what the teacher says ``(B, C)``: an averaged network's probabilities and the probe's, once fitted.
 
         Args:
-            probabilities: ``(B, C)`` of the averaged network; None where the probe is to speak alone.
+            probabilities: ``(B, C)`` of the averaged network; None: the probe's alone.
             indices: ``(B,)`` index of each image in the training set.
         """
         if probabilities is None:
             assert self.probe is not None
             return self.probe.probabilities(indices)
-        if self.probe is None or self.wants_probe:
+        if self.probe is None or self.needs_probe:
             return probabilities
         return self.probe.blend(probabilities, indices, self.probe_weight)
 
     @torch.no_grad()
-    def remember(self, evidence: Evidence | None) -> None:
+    def remember(self, generator_inputs: GeneratorInputs | None) -> None:
         """Let the generators take in a batch; call it after the backward pass."""
-        if evidence is not None:
+        if generator_inputs is not None:
             for generator in self._generators():
-                generator.remember(evidence)
+                generator.remember(generator_inputs)
 
     def use_bfloat16_memory(self) -> None:
         """Let the generators keep what they remember in bfloat16, for networks that compute in it."""
@@ -222,7 +222,7 @@ class Learner(nn.Module):
     def survey_size(self, epoch: int) -> int:
         """Return how many known positives per class the generators want to see before an epoch of stage 2.
 
-        ``epoch`` counts the epochs of stage 2 that are done; 0 known positives mean that nobody wants a survey.
+        ``epoch`` counts the epochs of stage 2 that are done; 0: no generator asks for a survey.
         """
         return max((generator.survey_size(epoch) for generator in self._generators()), default=0)
 
@@ -247,16 +247,16 @@ class Learner(nn.Module):
     def score(self, images: Tensor, labels: Tensor, indices: Tensor) -> dict[str, Tensor]:
         """Return generator scores and the class probability ``(B, C)`` of a batch, for reports and figures.
 
-        Scores that mean nothing (see :class:`satl.scoring.Scores`) are NaN. The network itself takes the
+        Scores that mean nothing (see :class:`satl.scoring.GeneratorScores`) are NaN. The network itself takes the
         teacher's place.
         """
         output = self.network(images, with_pairs=self.method.needs("pairs"))
         result = {"probability": output.logits.float().sigmoid()}
         if self.generators:
-            teacher = self.taught(result["probability"], indices)
-            evidence = self._evidence(output, labels, indices, teacher)
+            teacher = self.teacher_probabilities(result["probability"], indices)
+            generator_inputs = self._generator_inputs(output, labels, indices, teacher)
             for name, generator in self.generators.items():
-                result[name] = _or_else(generator(evidence), torch.nan)
+                result[name] = _or_else(generator(generator_inputs), torch.nan)
         return result
 
     def thresholds(self) -> dict[str, Tensor]:
@@ -271,16 +271,16 @@ class Learner(nn.Module):
         assert isinstance(rule, ThresholdRule)
         return rule
 
-    def _evidence(
+    def _generator_inputs(
         self, output: NetworkOutput, labels: Tensor, indices: Tensor, teacher: Tensor | None
-    ) -> Evidence:
+    ) -> GeneratorInputs:
         pairs = None
         if output.pair_logits is not None:
             pairs = symmetric_pairs(output.pair_logits.float().sigmoid(), labels.shape[1], diagonal=1.0)
-        return Evidence(output.features, pairs, labels, indices, output.logits, teacher)
+        return GeneratorInputs(output.features, pairs, labels, indices, output.logits, teacher)
 
 
-def _check_scores(scores: dict[str, Scores], labels: Tensor) -> None:
+def _check_scores(scores: dict[str, GeneratorScores], labels: Tensor) -> None:
     """Refuse scores that are not one for each cell, which would be broadcast."""
     for name, score in scores.items():
         for kind in ("values", "informative"):
@@ -299,7 +299,7 @@ def _check_parts(parts: dict[str, Tensor]) -> None:
             raise ValueError(f"loss term {name!r} must return a scalar, got the shape {tuple(part.shape)}.")
 
 
-def _or_else(scores: Scores, other: float) -> Tensor:
+def _or_else(scores: GeneratorScores, other: float) -> Tensor:
     """Return the scores, and ``other`` where they mean nothing."""
     return torch.where(scores.informative, scores.values, other)
 

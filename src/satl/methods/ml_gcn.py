@@ -41,7 +41,7 @@ def _ml_gcn(context: NetworkContext, parameters: MLGCNParameters) -> nn.Module:
         # The published network has no biases; only a start at the prior asks for them.
         bias=context.model.prior_bias,
     )
-    return context.started(network)
+    return context.with_prior(network)
 
 
 register_method(

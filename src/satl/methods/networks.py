@@ -76,7 +76,7 @@ class NetworkContext:
             )
         return torch.from_numpy(vectors).float()
 
-    def given(self, *names: str) -> dict[str, Any]:
+    def sizes(self, *names: str) -> dict[str, Any]:
         """Return those of these keys of ``model`` that have a value; the others keep the network's default."""
         return {name: value for name in names if (value := getattr(self.model, name)) is not None}
 
@@ -86,7 +86,7 @@ class NetworkContext:
             return torch.zeros(len(self.classes), len(self.classes))
         return make(self.labels)
 
-    def started(self, network: ClassNetwork) -> ClassNetwork:
+    def with_prior(self, network: ClassNetwork) -> ClassNetwork:
         """Return the network, with each class at the share of positives where the configuration says so."""
         prior = self.prior()
         if prior is not None:
@@ -113,6 +113,6 @@ def _transfer(context: NetworkContext, parameters: Parameters) -> nn.Module:
         graph=context.graph(),
         embeddings=context.embeddings(),
         pairs=context.method.needs("pairs"),
-        **context.given(*sizes),
+        **context.sizes(*sizes),
     )
-    return context.started(network)
+    return context.with_prior(network)

@@ -2,9 +2,9 @@
 
 The teacher is an average of the network's own past weights, which sees each image without augmentation, together with
 a linear probe of the features that training starts from. Its class probability is a generator like any other, with its
-own threshold per class, and beside the labels it emits it is the target of every unknown cell for pictures mixed of
-two. In stage 1, while the average is still worth nothing, the probe alone is that target; the average has its say from
-the last epoch of stage 1 on, in which its scores are first observed. The pair branch is gone: with few labels an image
+own threshold per class, and beside the labels it emits it is the target of every unknown cell of images mixed of two
+(mixup). In stage 1, while the average is still useless, the probe alone is that target; the average is used from the
+last epoch of stage 1 on, in which its scores are first observed. The pair branch is gone: with few labels an image
 the intra-image generator recalls almost nothing.
 """
 
@@ -50,7 +50,7 @@ register_method(
     Method(
         name="satl+",
         summary="Semantic-aware thresholds on a teacher and on similar images, and the teacher's probabilities as "
-        "targets of mixed pictures.",
+        "targets of mixed images.",
         reference="satl, built on SATL (arXiv 2507.23263), mean teachers (Tarvainen and Valpola, 2017) and mixup "
         "(Zhang et al., 2018).",
         stage1=("classification", "contrast", "mixed"),

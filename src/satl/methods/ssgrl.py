@@ -30,9 +30,9 @@ def _ssgrl(context: NetworkContext, parameters: SSGRLParameters) -> nn.Module:
         graph=context.graph(),
         embeddings=context.embeddings(),
         tie_gates=parameters.tie_gates,
-        **context.given("feature_dim", "attention_dim", "embedding_dim", "steps"),
+        **context.sizes("feature_dim", "attention_dim", "embedding_dim", "steps"),
     )
-    return context.started(network)
+    return context.with_prior(network)
 
 
 register_method(

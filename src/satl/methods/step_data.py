@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from satl.models.semantic_transfer import NetworkOutput
-from satl.scoring import Evidence, Scores
+from satl.scoring import GeneratorInputs, GeneratorScores
 from satl.thresholds import ThresholdRule
 
 
@@ -65,7 +65,7 @@ class StepContext:
     inputs: StepInputs
     output: NetworkOutput
     """Of the network, for the images or, in terms that need ``mixed``, for the mixed images."""
-    scores: dict[str, Scores] = field(default_factory=dict)
+    scores: dict[str, GeneratorScores] = field(default_factory=dict)
     """By generator, in stage 2 and wherever scores are observed."""
     pseudo: dict[str, Tensor] = field(default_factory=dict)
     """``(B, C)`` labels with pseudo-labels, by generator, in stage 2."""
@@ -91,5 +91,5 @@ class StepResult(NamedTuple):
     """The weighted terms of the loss, detached."""
     pseudo: dict[str, Tensor]
     """``(B, C)`` labels filled by each generator, in stage 2."""
-    evidence: Evidence | None
+    generator_inputs: GeneratorInputs | None
     """For :meth:`Learner.remember`, after the backward pass."""

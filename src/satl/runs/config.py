@@ -26,7 +26,7 @@ class ScenesConfig(Section):
     val: int = Field(300, ge=1, description="Validation images.")
     test: int = Field(1000, ge=0, description="Test images.")
     size: int = Field(64, ge=16, le=1024, description="Side in pixels.")
-    seed: int = Field(0, ge=0, description="Seed of the pictures.")
+    seed: int = Field(0, ge=0, description="Seed of the images.")
 
 
 class DataConfig(Section):
@@ -123,7 +123,7 @@ class DataConfig(Section):
 
 
 def _dataset_options(name: str, given: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """Return all options of a data set; problems are told as pydantic wants them."""
+    """Return all options of a data set; problems are raised as pydantic expects them."""
     from satl.labels.datasets import check_options, find_dataset
 
     try:

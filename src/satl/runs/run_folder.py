@@ -283,7 +283,7 @@ class RunFolder:
     def keep_checkpoints(self, names: Sequence[str]) -> None:
         """Remove all checkpoints but these, to save space.
 
-        What cannot be removed stays for the next call: nobody loses a finished run for it.
+        What cannot be removed stays for the next call: a finished run must not fail because of it.
         """
         if not self.checkpoints.is_dir():
             return

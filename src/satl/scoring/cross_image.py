@@ -8,7 +8,7 @@ from torch import Tensor
 
 from satl.distributed import gather_across
 from satl.scoring.functional import cross_image_scores
-from satl.scoring.generator import Evidence, Generator, Scores
+from satl.scoring.generator import Generator, GeneratorInputs, GeneratorScores
 
 
 class CrossImageGenerator(Generator):
@@ -46,22 +46,22 @@ class CrossImageGenerator(Generator):
         """Store features in bfloat16."""
         self.rows = self.rows.bfloat16()
 
-    def forward(self, evidence: Evidence) -> Scores:
+    def forward(self, inputs: GeneratorInputs) -> GeneratorScores:
         """Score a batch against the bank."""
         num_classes = self.written.shape[0]
         bank = self.rows[:-1].view(num_classes, self.size, -1)
         filled_by = self.owners[:-1].view(num_classes, self.size)
-        owners, images = (filled_by, evidence.images) if self.leave_one_out else (None, None)
-        return Scores(*cross_image_scores(evidence.features, bank, filled_by >= 0, owners, images))
+        owners, images = (filled_by, inputs.images) if self.leave_one_out else (None, None)
+        return GeneratorScores(*cross_image_scores(inputs.features, bank, filled_by >= 0, owners, images))
 
     @torch.no_grad()
-    def remember(self, evidence: Evidence) -> None:
+    def remember(self, inputs: GeneratorInputs) -> None:
         """Store the class features of the known positives, the oldest slots first; none that is not finite."""
-        unit = F.normalize(evidence.features.detach().float(), dim=-1, eps=1e-9)
+        unit = F.normalize(inputs.features.detach().float(), dim=-1, eps=1e-9)
         # One stored NaN would be part of every score of its class until its slot is written again.
-        storable = (evidence.labels > 0) & unit.isfinite().all(-1)
+        storable = (inputs.labels > 0) & unit.isfinite().all(-1)
         features, present = gather_across(unit), gather_across(storable.to(torch.uint8)).bool()
-        images = gather_across(evidence.images)
+        images = gather_across(inputs.images)
         num_classes, spare = self.written.shape[0], self.owners.shape[0] - 1
         order = present.long().cumsum(0) - 1
         arrived = present.sum(0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 
-class Evidence(NamedTuple):
+class GeneratorInputs(NamedTuple):
     """What a generator may look at: the network's output for one batch, and its labels."""
 
     features: Tensor
@@ -24,7 +24,7 @@ class Evidence(NamedTuple):
     """``(B, C)`` class probabilities of an average of past weights on a clean view, where a method asks for it."""
 
 
-class Scores(NamedTuple):
+class GeneratorScores(NamedTuple):
     """Generator scores and where they mean anything, both ``(B, C)``."""
 
     values: Tensor
@@ -46,11 +46,11 @@ class Generator(nn.Module):
     probability: bool = False
     """Whether a score is the probability that the class is present."""
 
-    def forward(self, evidence: Evidence) -> Scores:
+    def forward(self, inputs: GeneratorInputs) -> GeneratorScores:
         """Score a batch; gradients flow into the network."""
         raise NotImplementedError
 
-    def remember(self, evidence: Evidence) -> None:
+    def remember(self, inputs: GeneratorInputs) -> None:
         """Take in a batch; generators without memory ignore it.
 
         Called after the backward pass, since the gradient of the scores still needs the old memory.

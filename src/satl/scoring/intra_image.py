@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from satl.scoring.functional import intra_image_scores
-from satl.scoring.generator import Evidence, Generator, Scores
+from satl.scoring.generator import Generator, GeneratorInputs, GeneratorScores
 
 
 class IntraImageGenerator(Generator):
@@ -13,8 +13,10 @@ class IntraImageGenerator(Generator):
         super().__init__()
         self.leave_one_out = leave_one_out
 
-    def forward(self, evidence: Evidence) -> Scores:
+    def forward(self, inputs: GeneratorInputs) -> GeneratorScores:
         """Score a batch from its pair probabilities."""
-        if evidence.pair_probabilities is None:
+        if inputs.pair_probabilities is None:
             raise ValueError("the intra-image generator needs a network with a pair branch.")
-        return Scores(*intra_image_scores(evidence.pair_probabilities, evidence.labels, self.leave_one_out))
+        return GeneratorScores(
+            *intra_image_scores(inputs.pair_probabilities, inputs.labels, self.leave_one_out)
+        )

@@ -1,10 +1,10 @@
-"""Probability generator: what the network itself says of a cell."""
+"""Probability generator: the network's own class probability."""
 
 from __future__ import annotations
 
 import torch
 
-from satl.scoring.generator import Evidence, Generator, Scores
+from satl.scoring.generator import Generator, GeneratorInputs, GeneratorScores
 
 
 class ProbabilityGenerator(Generator):
@@ -16,9 +16,9 @@ class ProbabilityGenerator(Generator):
 
     probability = True
 
-    def forward(self, evidence: Evidence) -> Scores:
+    def forward(self, inputs: GeneratorInputs) -> GeneratorScores:
         """Return the probabilities of the batch."""
-        if evidence.logits is None:
+        if inputs.logits is None:
             raise ValueError("the probability generator needs the logits of the class head.")
-        probabilities = evidence.logits.float().sigmoid()
-        return Scores(probabilities, torch.ones_like(evidence.labels, dtype=torch.bool))
+        probabilities = inputs.logits.float().sigmoid()
+        return GeneratorScores(probabilities, torch.ones_like(inputs.labels, dtype=torch.bool))

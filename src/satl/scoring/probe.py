@@ -21,8 +21,8 @@ FOLDS = 3
 _ITERATIONS = 50
 
 
-class ProbeOpinion(nn.Module):
-    """What a probe says of the images of a table, kept with a run: logits ``(N, C)``, by row.
+class ProbeLogits(nn.Module):
+    """The logits ``(N, C)`` of a probe for the images of a table, by row, kept with a run.
 
     Empty until :meth:`keep` is called, and then as large as the table it is for.
     """
@@ -45,9 +45,9 @@ class ProbeOpinion(nn.Module):
     def blend(self, probabilities: Tensor, rows: Tensor, weight: float) -> Tensor:
         """Move probabilities ``(B, C)`` of the images of ``rows`` towards the probe's, in log-odds.
 
-        >>> opinion = ProbeOpinion(num_classes=1)
-        >>> opinion.keep(torch.tensor([2]), torch.tensor([[4.0]]), num_images=3)
-        >>> opinion.blend(torch.tensor([[0.5]]), torch.tensor([2]), weight=0.5)  # log-odds of 0 and 4 make 2
+        >>> probe = ProbeLogits(num_classes=1)
+        >>> probe.keep(torch.tensor([2]), torch.tensor([[4.0]]), num_images=3)
+        >>> probe.blend(torch.tensor([[0.5]]), torch.tensor([2]), weight=0.5)  # log-odds of 0 and 4 make 2
         tensor([[0.8808]])
         """
         # Beyond this a probability of 32 bits is 0 or 1, and its log-odds are infinite.

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from satl.distributed import gather_across
 from satl.scoring.functional import cross_image_scores, kmeans
-from satl.scoring.generator import Evidence, Generator, Scores, Survey
+from satl.scoring.generator import Generator, GeneratorInputs, GeneratorScores, Survey
 
 
 class PrototypeGenerator(Generator):
@@ -59,10 +59,12 @@ class PrototypeGenerator(Generator):
         self.register_buffer("members", torch.zeros(num_classes, size, dtype=torch.int64))
         self.register_buffer("owners", torch.full((num_classes, size), -1, dtype=torch.int64))
 
-    def forward(self, evidence: Evidence) -> Scores:
+    def forward(self, inputs: GeneratorInputs) -> GeneratorScores:
         """Score a batch against the prototypes."""
-        owners, images = (self.owners, evidence.images) if self.leave_one_out else (None, None)
-        return Scores(*cross_image_scores(evidence.features, self.rows, self.members > 0, owners, images))
+        owners, images = (self.owners, inputs.images) if self.leave_one_out else (None, None)
+        return GeneratorScores(
+            *cross_image_scores(inputs.features, self.rows, self.members > 0, owners, images)
+        )
 
     def survey_size(self, epoch: int) -> int:
         """Ask for a survey before the first epoch of stage 2 and every few epochs after."""

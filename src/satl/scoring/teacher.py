@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from satl.scoring.generator import Evidence, Generator, Scores
+from satl.scoring.generator import Generator, GeneratorInputs, GeneratorScores
 
 
 class TeacherGenerator(Generator):
@@ -12,8 +12,8 @@ class TeacherGenerator(Generator):
 
     probability = True
 
-    def forward(self, evidence: Evidence) -> Scores:
+    def forward(self, inputs: GeneratorInputs) -> GeneratorScores:
         """Return the probabilities of the batch."""
-        if evidence.teacher is None:
+        if inputs.teacher is None:
             raise ValueError("the teacher generator needs the probabilities of a teacher.")
-        return Scores(evidence.teacher, torch.ones_like(evidence.labels, dtype=torch.bool))
+        return GeneratorScores(inputs.teacher, torch.ones_like(inputs.labels, dtype=torch.bool))

@@ -8,11 +8,11 @@ from satl.thresholds.linear import LinearDecayThreshold
 from satl.thresholds.metric import MetricThreshold
 from satl.thresholds.precise import PrecisionThreshold
 from satl.thresholds.proportion import ProportionThreshold
-from satl.thresholds.rule import EvidenceThreshold, HistogramThreshold, ThresholdRule
+from satl.thresholds.rule import CountingThreshold, HistogramThreshold, ThresholdRule
 from satl.thresholds.semantic_aware import SemanticAwareThreshold
 
 __all__ = [
-    "EvidenceThreshold",
+    "CountingThreshold",
     "FixedThreshold",
     "FlexibleThreshold",
     "HistogramThreshold",

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from satl.checks.tensor_checks import known_cells
 from satl.thresholds.functional import flexible_thresholds
-from satl.thresholds.rule import EvidenceThreshold
+from satl.thresholds.rule import CountingThreshold
 
 
-class FlexibleThreshold(EvidenceThreshold):
+class FlexibleThreshold(CountingThreshold):
     """Scale one confidence by how much of each class the scores already show.
 
     Published: the learning status of a class is the number of unlabelled samples that are put into it above the

@@ -112,7 +112,7 @@ class ThresholdRule(nn.Module):
         return pseudo_labels(scores, labels, self.value)
 
 
-class EvidenceThreshold(ThresholdRule):
+class CountingThreshold(ThresholdRule):
     """A rule that adds up what it observes in ``counts`` and moves to the thresholds that follow from it.
 
     With several processes the counts are added up in :meth:`update`, so every process ends with the same
@@ -154,7 +154,7 @@ class EvidenceThreshold(ThresholdRule):
         return move_thresholds(self.value, self.ideal(), 1.0 if self.step > 0 else 0.0)
 
 
-class HistogramThreshold(EvidenceThreshold):
+class HistogramThreshold(CountingThreshold):
     """A rule whose counts are histograms of scores on [0, 1] per class: ``(rows, C, bins)``.
 
     Args:

@@ -67,7 +67,7 @@ class BatchInputs:
         shares = None
         if learner.mixes(stage):
             shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
-        teaches = learner.method.needs("teacher") and (observe or learner.asks_teacher(stage))
+        teaches = learner.method.needs("teacher") and (observe or learner.uses_teacher(stage))
         return StepInputs(
             pixels=pixels,
             labels=self.cells.index_select(0, indices),

@@ -44,7 +44,7 @@ def build_learner(
     return Learner(method, parameters, network, proportion)
 
 
-def place(learner: Learner, device: torch.device, bf16: bool = False) -> Learner:
+def place_on_device(learner: Learner, device: torch.device, bf16: bool = False) -> Learner:
     """Move a learner to a device, its backbone in the form that is fastest there."""
     learner.to(device)
     if bf16:

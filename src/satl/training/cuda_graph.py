@@ -63,7 +63,7 @@ class CudaGraphStep:
         return self.result, replayed
 
     def _warm_up_on_side_stream(self, inputs: StepInputs) -> StepResult:
-        """Run a step aside from the current stream, as the libraries want it before a capture."""
+        """Run a step on another stream, which CUDA graphs need before a capture."""
         side = self.stream = self.stream or torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):

@@ -1,4 +1,4 @@
-"""Ctrl-C and termination, turned into a wish."""
+"""Ctrl-C and termination as a request to stop after the current step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or termination into a wish to stop after the current step."""
+    """Turn the first Ctrl-C or termination into a request to stop after the current step."""
     received: list[int] = []
     previous: dict[int, Any] = {}
 
@@ -22,7 +22,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             previous[number] = signal.signal(number, note)
-    except ValueError:  # not in the main thread: nobody can press Ctrl-C here
+    except ValueError:  # not in the main thread, which gets no signals
         previous.clear()
     try:
         yield lambda: bool(received)

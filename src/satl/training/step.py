@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from satl.methods import Learner, StepInputs, StepResult
-from satl.scoring import Evidence
+from satl.scoring import GeneratorInputs
 from satl.training.averaging import MovingAverage
 from satl.training.cuda_graph import CudaGraphStep
 from satl.training.sharding import clip_gradients
@@ -99,7 +99,7 @@ class TrainingStep:
         if self.clip_norm is not None:
             clip_gradients(list(self.learner.parameters()), self.clip_norm)
         self.optimiser.step()
-        self.learner.remember(result.evidence)
+        self.learner.remember(result.generator_inputs)
         if self.average is not None:
             self.average.update(self.learner.network)
         if self.tally is not None:
@@ -127,10 +127,10 @@ class TrainingStep:
             assert self.teacher is not None
             with self._autocast():
                 probabilities = self.teacher(inputs.clean).logits.float().sigmoid()
-                return inputs._replace(teacher=learner.taught(probabilities, inputs.indices))
+                return inputs._replace(teacher=learner.teacher_probabilities(probabilities, inputs.indices))
         # Without an average a fitted probe teaches alone; a method may also mix images without any teacher.
-        if learner.mixes(inputs.stage) and learner.probe is not None and not learner.wants_probe:
-            return inputs._replace(teacher=learner.taught(None, inputs.indices))
+        if learner.mixes(inputs.stage) and learner.probe is not None and not learner.needs_probe:
+            return inputs._replace(teacher=learner.teacher_probabilities(None, inputs.indices))
         return inputs
 
     def _forward_backward(self, inputs: StepInputs, mixed: bool = False) -> StepResult:
@@ -156,15 +156,15 @@ class TrainingStep:
 
 def _joined(results: list[StepResult]) -> StepResult:
     """Return the result of a batch from those of its micro-batches, without what needs a gradient."""
-    seen = [result.evidence for result in results if result.evidence is not None]
-    evidence = None
+    seen = [result.generator_inputs for result in results if result.generator_inputs is not None]
+    generator_inputs = None
     if seen:
         features = torch.cat([part.features.detach() for part in seen])
         labels, images = torch.cat([part.labels for part in seen]), torch.cat([part.images for part in seen])
-        evidence = Evidence(features, None, labels, images)
+        generator_inputs = GeneratorInputs(features, None, labels, images)
     return StepResult(
         torch.stack([result.loss.detach() for result in results]).mean(),
         {name: torch.stack([result.parts[name] for result in results]).mean() for name in results[0].parts},
         {name: torch.cat([result.pseudo[name] for result in results]) for name in results[0].pseudo},
-        evidence,
+        generator_inputs,
     )

@@ -15,7 +15,7 @@ UNION = "union"
 
 
 class EpochTally:
-    """Sums over the steps of one epoch, read by the host only when somebody asks.
+    """Sums over the steps of one epoch, read by the host only when they are asked for.
 
     Args:
         generators: names of the generators.

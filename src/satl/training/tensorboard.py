@@ -31,7 +31,7 @@ def board(path: Path, wanted: bool, first_epoch: int) -> Iterator[Draw]:
     Args:
         path: folder of the curves.
         wanted: whether anything is drawn at all.
-        first_epoch: epoch that the training begins or goes on with.
+        first_epoch: first epoch of this training, after a resume the one it resumes at.
     """
     if not wanted:
         yield lambda row: None

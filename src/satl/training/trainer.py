@@ -31,7 +31,7 @@ from satl.runs.run_folder import RunFolder
 from satl.scoring import probe_logits
 from satl.training.averaging import MovingAverage
 from satl.training.batch_inputs import BatchInputs
-from satl.training.build import build_augment, build_learner, build_step, build_transform, place
+from satl.training.build import build_augment, build_learner, build_step, build_transform, place_on_device
 from satl.training.display import Display, Silent
 from satl.training.divergence import require_finite
 from satl.training.forward import class_probabilities, pooled_features
@@ -81,7 +81,7 @@ class Trainer:
         convert_to_shared_batch_norm(learner)
         seed_everything(mix_seed(training.seed, rank))
 
-        self.learner = place(learner, self.device, training.precision == "bf16")
+        self.learner = place_on_device(learner, self.device, training.precision == "bf16")
         teacher = self.learner.method_parameters.teacher
         decay = teacher.decay if training.ema is None and teacher is not None else training.ema
         self.average = None if decay is None else MovingAverage(self.learner.network, decay)
@@ -97,7 +97,7 @@ class Trainer:
             shuffle=True,
             drop_last=True,
             epochs=training.epochs,
-            **self._loading(),
+            **self._loader_options(),
         )
         if self.batches.share(0).num % training.accumulate:
             raise ConfigError(
@@ -188,7 +188,7 @@ class Trainer:
                 board(self.folder.curves, drawn, self.next_epoch) as self._draw,
                 stop_signals() as asked_to_stop,
             ):
-                if self.learner.wants_probe:
+                if self.learner.needs_probe:
                     self._fit_probe()
                 while not self.finished:
                     self._epoch(self.next_epoch, asked_to_stop)
@@ -237,7 +237,9 @@ class Trainer:
         rows = self.data.rows("train")
         bf16 = self.config.training.precision == "bf16"
         backbone = self.learner.network.get_submodule("backbone")
-        features = pooled_features(backbone, self._all_images(rows), self.transform, self.device, bf16)
+        features = pooled_features(
+            backbone, self._batches_without_augmentation(rows), self.transform, self.device, bf16
+        )
         where = torch.from_numpy(rows).to(self.device)
         logits = probe_logits(
             torch.from_numpy(features).to(self.device), self.inputs.cells.index_select(0, where)
@@ -255,18 +257,18 @@ class Trainer:
             return
         rows = self.data.rows("train")
         plan = plan_survey(self.data.table.cells[rows], rows, size, training.seed, epoch)
-        batches = self._all_images(np.unique(plan.rows))
+        batches = self._batches_without_augmentation(np.unique(plan.rows))
         bf16 = training.precision == "bf16"
         survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, bf16)
         self.learner.study(survey, done, mix_seed(training.seed, epoch))
 
-    def _all_stop(self, wish: bool, step: int = 0) -> bool:
+    def _all_stop(self, asked: bool, step: int = 0) -> bool:
         """Whether any process wishes to stop, the same answer in all; many ask each other only now and then."""
         if world_size() == 1:
-            return wish
+            return asked
         if step % _STEPS_BETWEEN_STOP_CHECKS:
             return False
-        return bool(sum_across(torch.tensor(float(wish), device=self.device)) > 0)
+        return bool(sum_across(torch.tensor(float(asked), device=self.device)) > 0)
 
     def train_step(self, batch: Batch, epoch: int, step: int) -> None:
         """Do one step of the optimiser; nothing in here waits for the device."""
@@ -281,7 +283,7 @@ class Trainer:
     def validate(self, split: str = "val") -> Evaluation:
         """Evaluate the current network on the known cells of a split."""
         rows = self.data.rows(split)
-        batches = self._all_images(rows)
+        batches = self._batches_without_augmentation(rows)
         bf16 = self.config.training.precision == "bf16"
         probabilities = class_probabilities(
             self.evaluated_network, batches, self.transform, self.device, bf16
@@ -357,10 +359,10 @@ class Trainer:
     def _new_tally(self) -> EpochTally:
         return EpochTally(tuple(self.learner.generators), self.data.table.num_classes, self.device)
 
-    def _all_images(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Batches:
+    def _batches_without_augmentation(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Batches:
         """Every image of these rows once, in this order, in batches for a pass without gradients."""
         return Batches(
-            self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loading()
+            self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loader_options()
         )
 
     def _cache_images_on_gpu(self, data: RunData) -> RunData:
@@ -373,7 +375,7 @@ class Trainer:
             source=cached_on_device(data.source, self.device, None if limit is None else int(limit * 2**30)),
         )
 
-    def _loading(self) -> dict[str, Any]:
+    def _loader_options(self) -> dict[str, Any]:
         return {
             "rank": self.accelerator.process_index,
             "world_size": self.accelerator.num_processes,
