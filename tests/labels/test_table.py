@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from satl.errors import TableError
+from satl.errors import ArrayError, TableError
 from satl.labels import LabelTable
 
 
@@ -108,6 +108,17 @@ def test_positive_only() -> None:
         ({"classes": ("cat", "do\x85g")}, "control character"),
         ({"classes": ("cat", "\ud800")}, "not valid Unicode"),
         ({"images": ("a", "b", 3)}, r"image 3 \(3\) is not text but int"),
+        ({"split": ["train", "", "val"]}, r"the split '' of image 'b.jpg' \(row 2\) is empty"),
+    ],
+)
+def test_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        make(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"cells": np.zeros((2, 2))}, r"cells must have shape \(3, 2\)"),
         ({"truth": np.zeros((3, 3))}, r"truth must have shape \(3, 2\)"),
         ({"cells": [[1, 0], [0, 2], [0, 0]]}, r"cells of image 'b.jpg' \(row 2\), class 'dog' is 2"),
@@ -116,12 +127,11 @@ def test_positive_only() -> None:
         ({"cells": [["1", "0"]] * 3}, "must be numbers"),
         ({"cells": np.ones((3, 2), dtype=bool)}, "must be numbers"),
         ({"split": ["train"]}, "one split per image"),
-        ({"split": ["train", "", "val"]}, r"the split '' of image 'b.jpg' \(row 2\) is empty"),
         ({"split": [1, 2, 3]}, "split must be text"),
     ],
 )
-def test_refused(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(TableError, match=message):
+def test_wrong_arrays(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ArrayError, match=message):
         make(**changes)
 
 
@@ -129,7 +139,7 @@ def test_selecting_nothing_or_a_split_that_is_not_there() -> None:
     table = make()
     with pytest.raises(TableError, match="no image is selected"):
         table.select(np.zeros(3, dtype=bool))
-    with pytest.raises(TableError, match=r"shape \(3,\)"):
+    with pytest.raises(ArrayError, match=r"shape \(3,\)"):
         table.select(np.zeros(4, dtype=bool))
     with pytest.raises(
         TableError, match=r"split 'trian' \(did you mean 'train'\?\); the table has 'train', 'val'"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import TableError, nearest
+from satl.errors import ArrayError, TableError, nearest
 from satl.labels.cells import CellIndex
 
 PRESENT = 1
@@ -121,7 +121,7 @@ class LabelTable:
         index = np.asarray(rows)
         if index.dtype == np.bool_:
             if index.shape != (self.num_images,):
-                raise TableError(
+                raise ArrayError(
                     f"a mask over {self.num_images} images must have shape ({self.num_images},), "
                     f"not {index.shape}."
                 )
@@ -281,19 +281,19 @@ def _cell_array(
 ) -> Cells:
     given = np.asarray(values)
     if given.shape != shape:
-        raise TableError(
+        raise ArrayError(
             f"{what} must have shape {shape} (images, classes), but has {given.shape}: "
             f"give one row per image."
         )
     if given.dtype.kind not in "iuf":
-        raise TableError(
+        raise ArrayError(
             f"{what} must be numbers 1, -1 and 0, not {given.dtype}: read a file with read_table."
         )
     if given.dtype.kind == "f" or given.min() < ABSENT or given.max() > PRESENT:
         wrong = ~((given == PRESENT) | (given == ABSENT) | (given == UNKNOWN))
         if wrong.any():
             row, column = (int(i) for i in np.argwhere(wrong)[0])
-            raise TableError(
+            raise ArrayError(
                 f"{what} of image {images[row]!r} (row {row + 1}), class {classes[column]!r} is "
                 f"{given[row, column]}: use 1 present, -1 absent, 0 unknown."
             )
@@ -305,9 +305,9 @@ def _cell_array(
 def _split_array(values: npt.ArrayLike, images: tuple[str, ...]) -> npt.NDArray[np.str_]:
     given = np.asarray(values)
     if given.shape != (len(images),):
-        raise TableError(f"split must name one split per image ({len(images)}), but has shape {given.shape}.")
+        raise ArrayError(f"split must name one split per image ({len(images)}), but has shape {given.shape}.")
     if given.dtype.kind not in "UO":
-        raise TableError(f"split must be text such as 'train', not {given.dtype}.")
+        raise ArrayError(f"split must be text such as 'train', not {given.dtype}.")
     for name in set(given.tolist()):
         problem = _name_problem(name)
         if problem:
