@@ -12,10 +12,11 @@ from satl.completion.statistics.audit import (
     draw_audit,
     estimate_audit,
 )
-from satl.completion.statistics.certificates import Certificate, Certification, Reason
+from satl.completion.statistics.certificates import Certificate, Certification
 from satl.completion.statistics.certify import certify
 from satl.completion.statistics.label_errors import LabelErrors, find_label_errors
 from satl.completion.statistics.label_plan import LabelPlan, plan_labels
+from satl.completion.statistics.reasons import Reason
 from satl.completion.statistics.shift import ShiftCheck, Verdict, check_shift, precision_at_prevalence
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.confidence_bounds import (

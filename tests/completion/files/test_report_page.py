@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.files.report_page import _code, distribution, render_report
+from satl.completion.files.report_page import _code, draw_distribution, render_report
 from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.complete import Completion, complete
 from satl.completion.workflow.from_scores import case_from_scores
@@ -92,7 +92,7 @@ def test_the_statement_fits_what_was_done() -> None:
 
 def test_a_picture_marks_the_thresholds_in_the_range_of_the_scores(done: Completion) -> None:
     entry = done.report["classes"][0]
-    picture = str(distribution(entry))
+    picture = str(draw_distribution(entry))
     place = 168 * entry["present"]["threshold"]
     assert f'<line class="present" x1="{place:.1f}"' in picture
     assert picture.count("<polyline") == 2
@@ -103,7 +103,7 @@ def test_a_picture_marks_the_thresholds_in_the_range_of_the_scores(done: Complet
             **dict.fromkeys(("positive", "negative", "unknown"), [0] * 64),
         },
     }
-    assert "polygon" not in str(distribution(empty))
+    assert "polygon" not in str(draw_distribution(empty))
 
 
 def test_many_classes_are_shown_without_pictures(done: Completion) -> None:

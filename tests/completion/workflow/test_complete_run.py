@@ -226,7 +226,7 @@ def test_what_was_moved_since_the_run_is_named_with_where_to_write_its_new_place
     place, content["data"][key] = content["data"][key], str(tmp_path / "gone")
     (moved / "config.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     sentence = (
-        rf"gone, its data\.{key}, is not there; put it back, or write where it is now into .*config\.yaml"
+        rf"gone, its data\.{key}, does not exist; put it back, or write its new place into .*config\.yaml"
     )
     # With --labels as well: the images of a run and their order are those of its own table.
     for ask in (

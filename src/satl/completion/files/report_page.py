@@ -1,4 +1,4 @@
-"""``report.html``: the report as a page that needs nothing but itself."""
+"""``report.html``: the report as one page without other files."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def render_report(report: dict[str, Any], out: Path) -> str:
         counts=report["counts"],
         shares=_shares(report["counts"]),
         certified=certified,
-        pictures=[distribution(entry) if pictures else "" for entry in classes],
+        pictures=[draw_distribution(entry) if pictures else "" for entry in classes],
         alarms=[entry for entry in classes if entry["shift"]["code"] == "does_not_fit"],
         differing=[entry for entry in classes if entry["shift"]["code"] == "prevalence_differs"],
         without=_without(classes),
     )
 
 
-def distribution(entry: dict[str, Any]) -> Markup:
+def draw_distribution(entry: dict[str, Any]) -> Markup:
     """Draw how the scores of a class are spread: unknown cells as an area, known ones as lines, thresholds as bars.
 
     Each of the three has its own scale, because there may be a thousand times more unknown cells than positives;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -12,31 +11,13 @@ import numpy.typing as npt
 from satl.checks.array_checks import LabelMatrix
 from satl.completion.statistics.class_cells import as_cells, class_names
 from satl.completion.statistics.labels_needed import LabelsNeeded
+from satl.completion.statistics.reasons import Reason, explain_certificate
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
 from satl.evaluation.undefined import finite_or_none
 
 # Rows of a large table that are decided at a time.
 _ROWS = 65_536
-
-
-class Reason(IntEnum):
-    """Why a class has a threshold in one direction, or none.
-
-    TOO_FEW: what there is looks precise enough, but there is too little of it (or hardly anything at all);
-    TOO_LOW: what there is does not look precise enough.
-    """
-
-    CERTIFIED = 0
-    NOTHING_UNKNOWN = 1
-    NONE_OF_VALUE = 2
-    NONE_OF_OTHER = 3
-    TOO_FEW_OF_OTHER = 4
-    PREVALENCE_OPEN = 5
-    TOO_FEW = 6
-    TOO_LOW = 7
-    LETS_TOO_MUCH_THROUGH = 8
-    OVERLAP = 9
 
 
 @dataclass(frozen=True)
@@ -95,8 +76,6 @@ class Certificate:
 
     def explain(self, names: Any = None) -> list[str]:
         """One sentence per class: the threshold and its evidence, or why there is none and what would help."""
-        from satl.completion.statistics.explanations import explain_certificate
-
         return explain_certificate(self, class_names(names, len(self.reason)))
 
 

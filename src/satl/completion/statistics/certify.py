@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.checks.array_checks import as_labels
-from satl.completion.statistics.certificates import Certificate, Certification, Reason
+from satl.completion.statistics.certificates import Certificate, Certification
 from satl.completion.statistics.class_cells import as_cells
 from satl.completion.statistics.fixed_sequence import passing_thresholds, starting_points
 from satl.completion.statistics.labels_needed import error_rates, estimate_labels_needed
 from satl.completion.statistics.prevalence import prevalence_bounds, target_at_prevalence
+from satl.completion.statistics.reasons import Reason
 from satl.completion.statistics.threshold_counts import ThresholdCounts, count_at_thresholds
 from satl.errors import SatlError, nearest
 from satl.evaluation.confidence_bounds import (

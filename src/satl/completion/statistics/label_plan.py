@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.checks.array_checks import LabelMatrix
-from satl.completion.statistics.certificates import Certificate, Certification, Reason
+from satl.completion.statistics.certificates import Certificate, Certification
 from satl.completion.statistics.class_cells import as_cells, class_names
 from satl.completion.statistics.labels_needed import estimate_labels_needed
+from satl.completion.statistics.reasons import Reason
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.errors import ArrayError, SatlError
 from satl.evaluation.confidence_bounds import FloatArray, IntArray

@@ -1,13 +1,37 @@
-"""The sentences of a certificate, for a person who does not read code."""
+"""Why a class has a threshold or none, as a code and as a sentence."""
 
 from __future__ import annotations
 
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from satl.completion.statistics.certificates import Certificate, Reason
 from satl.completion.statistics.fixed_sequence import starting_points
 
+if TYPE_CHECKING:
+    from satl.completion.statistics.certificates import Certificate
+
 _WORD = {1: "present", -1: "absent"}
+
+
+class Reason(IntEnum):
+    """Why a class has a threshold in one direction, or none.
+
+    TOO_FEW: what there is looks precise enough, but there is too little of it (or hardly anything at all);
+    TOO_LOW: what there is does not look precise enough.
+    """
+
+    CERTIFIED = 0
+    NOTHING_UNKNOWN = 1
+    NONE_OF_VALUE = 2
+    NONE_OF_OTHER = 3
+    TOO_FEW_OF_OTHER = 4
+    PREVALENCE_OPEN = 5
+    TOO_FEW = 6
+    TOO_LOW = 7
+    LETS_TOO_MUCH_THROUGH = 8
+    OVERLAP = 9
 
 
 def explain_certificate(certificate: Certificate, names: tuple[str, ...]) -> list[str]:
