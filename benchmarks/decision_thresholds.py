@@ -24,7 +24,7 @@ def measured(run: Path) -> dict[str, tuple[float, float]]:
     table, scores = score_training_data(run)
     rows = apply_rule(MetricThreshold(table.num_classes), scores, table.cells, table.classes)
     thresholds = DecisionThresholds(np.array([above(row.threshold) for row in rows]), "mat")
-    chosen, _ = evaluate_run(run, "test", choose=lambda _: thresholds)
+    chosen, _ = evaluate_run(run, "test", thresholds=lambda _: thresholds)
     plain, _ = evaluate_run(run, "test")  # last: what it writes into the run stays as `satl evaluate` has it
     return {
         name: (100 * getattr(plain.at_threshold, name), 100 * getattr(chosen.at_threshold, name))

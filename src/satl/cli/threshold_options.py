@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from satl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from satl.inference.decision_thresholds import DecisionThresholds
+    from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses
 
 _SHOWN = 5
 
@@ -34,9 +33,7 @@ ThresholdsOption = Annotated[
 ]
 
 
-def chosen_thresholds(
-    threshold: float | None, thresholds: Path | None
-) -> Callable[[tuple[str, ...]], DecisionThresholds]:
+def chosen_thresholds(threshold: float | None, thresholds: Path | None) -> ThresholdsOfClasses:
     """Return a function from the classes of a run to their thresholds; both options None: 0.5 for all."""
     from satl.inference.decision_thresholds import same_threshold
     from satl.inference.threshold_files import read_thresholds

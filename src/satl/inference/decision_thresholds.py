@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,10 @@ class DecisionThresholds:
     def never(self) -> npt.NDArray[np.bool_]:
         """(C,) classes that are never present."""
         return self.values > 1
+
+
+ThresholdsOfClasses = Callable[[tuple[str, ...]], DecisionThresholds]
+"""Gives the thresholds of a run's classes, which are known only when the run is opened."""
 
 
 def same_threshold(threshold: float, num_classes: int) -> DecisionThresholds:

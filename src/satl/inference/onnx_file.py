@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from satl import __version__
 from satl.errors import Argument, ConfigError, RunError, Sentence, Task
 from satl.files import atomic_path, check_out
-from satl.inference.decision_thresholds import DecisionThresholds
+from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -27,8 +26,6 @@ LARGEST_DIFFERENCE = 1e-4
 _BATCHES = (1, 3)
 _LARGEST_FILE = 2**31
 _MEGABYTE = 1e6
-
-FindThresholds = Callable[[tuple[str, ...]], DecisionThresholds]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +55,7 @@ class OnnxFile:
 def write_onnx(
     run: str | Path,
     out: str | Path,
-    thresholds: FindThresholds,
+    thresholds: ThresholdsOfClasses,
     checkpoint: str = "best",
     *,
     force: bool = False,
@@ -68,7 +65,7 @@ def write_onnx(
     Args:
         run: folder of a run.
         out: file to write, ``.onnx``; it takes its name only when it has been run and compared with torch.
-        thresholds: gives the thresholds of the run's classes; see :mod:`satl.inference.decision_thresholds`.
+        thresholds: gives the thresholds of the run's classes; see :mod:`satl.inference.threshold_files`.
         checkpoint: "best" or "last".
         force: replace a file that exists.
 

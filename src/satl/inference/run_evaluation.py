@@ -14,7 +14,7 @@ from satl.errors import Argument, RunError, Sentence, nearest
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.files import atomic_path, check_out_folder
 from satl.images import BulkSource, ChosenImages, cached
-from satl.inference.decision_thresholds import DecisionThresholds, same_threshold
+from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses, same_threshold
 from satl.inference.recogniser import Recogniser
 from satl.labels import LabelTable
 from satl.runs.config import RunConfig
@@ -31,7 +31,7 @@ def evaluate_run(
     split: str | None = None,
     checkpoint: str = "best",
     progress: Progress | None = None,
-    choose: Callable[[tuple[str, ...]], DecisionThresholds] | None = None,
+    thresholds: ThresholdsOfClasses | None = None,
     out: Path | None = None,
     data: RunData | None = None,
 ) -> tuple[Evaluation, str]:
@@ -43,7 +43,7 @@ def evaluate_run(
             run that left them out (``data.use_test``) are used where "test" is asked for.
         checkpoint: "best" or "last".
         progress: called with (images read, images in all).
-        choose: gives the thresholds of the classes; by default 0.5 for each.
+        thresholds: gives the thresholds of the run's classes; by default 0.5 for each.
         out: folder to write into; None for that of the run.
         data: the data of the run, where it is loaded already.
 
@@ -63,9 +63,8 @@ def evaluate_run(
     recogniser = Recogniser.load(run, checkpoint)
     folder = Path(run) if out is None else out
     check_out_folder(folder)
-    thresholds = (
-        same_threshold(0.5, len(recogniser.classes)) if choose is None else choose(recogniser.classes)
-    )
+    classes = recogniser.classes
+    decisions = same_threshold(0.5, len(classes)) if thresholds is None else thresholds(classes)
     config = recogniser.config
     if split == "test":
         config = config.model_copy(update={"data": config.data.model_copy(update={"use_test": True})})
@@ -80,8 +79,8 @@ def evaluate_run(
         )
     if split != "test":
         require_same_data(RunFolder.open(run), data, split)
-    evaluation = evaluate_split(recogniser, data, split, thresholds, progress)
-    facts = {"split": split, "checkpoint": checkpoint, "thresholds": thresholds.source}
+    evaluation = evaluate_split(recogniser, data, split, decisions, progress)
+    facts = {"split": split, "checkpoint": checkpoint, "thresholds": decisions.source}
     content = {**facts, **evaluation.as_dict()}
     with atomic_path(folder / f"evaluation-{split}.json") as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
