@@ -147,9 +147,9 @@ class Learner(nn.Module):
                 for name, score in scores.items()
             }
         rules = {name: self._rule(name) for name in scores}
-        context = StepContext(inputs, output, scores, pseudo, rules)
+        context, own = StepContext(inputs, output, scores, pseudo, rules), self.method_parameters.losses
         parts = {
-            name: self._loss(name, context) * (inputs.ramp if LOSSES[name].ramped else 1.0)
+            name: LOSSES[name].build(context, own[name]) * (inputs.ramp if LOSSES[name].ramped else 1.0)
             for name in self._terms(stage, mixed=False)
         }
         if stage == 2:
@@ -165,15 +165,12 @@ class Learner(nn.Module):
 
     def _compute_mixed_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
         """What :meth:`_compute_losses` is for a step's images, for mixed ones: the terms that are about them."""
-        context = StepContext(inputs, output)
-        parts = {name: self._loss(name, context) for name in self._terms(inputs.stage, mixed=True)}
+        context, own = StepContext(inputs, output), self.method_parameters.losses
+        terms = self._terms(inputs.stage, mixed=True)
+        parts = {name: LOSSES[name].build(context, own[name]) for name in terms}
         _check_parts(parts)
         loss = torch.stack(list(parts.values())).sum() + self._zero_from_rules()
         return StepResult(loss, _detached(parts), {}, None)
-
-    def _loss(self, name: str, context: StepContext) -> Tensor:
-        loss: Tensor = LOSSES[name].build(context, self.method_parameters.losses[name])
-        return loss
 
     def _zero_from_rules(self) -> Tensor | float:
         """Zero, with a gradient: several processes can add up gradients only if every parameter has one."""
