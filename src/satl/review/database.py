@@ -21,7 +21,7 @@ from satl.completion.files.completed_folder import CompletedFolder
 from satl.errors import RunError
 from satl.labels.bands import BANDS
 from satl.review import questions
-from satl.review.loading import fingerprint, import_folder, statements
+from satl.review.loading import fingerprint, load_folder, statements
 from satl.review.questions import Filter
 from satl.review.schema import DECISIONS, OPEN, VERSION
 
@@ -102,14 +102,14 @@ class ReviewStore:
         self.close()
 
     def refresh(self) -> int:
-        """Import the folder if its files have changed since the last time; return the number of suggestions."""
+        """Load the folder if its files have changed since the last time; return the number of suggestions."""
         with self._transaction() as db:
             if self.meta("fingerprint") != fingerprint(self.folder):
-                return import_folder(db, self.folder)
+                return load_folder(db, self.folder)
             return int(db.execute("SELECT COALESCE(SUM(count), 0) FROM tally").fetchone()[0])
 
     def meta(self, key: str) -> str | None:
-        """Return a stored fact: ``id``, ``generation`` (counts imports), ``fingerprint`` or ``report``."""
+        """Return a stored fact: ``id``, ``generation`` (counts loadings), ``fingerprint`` or ``report``."""
         with self._lock:
             row = self._db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])

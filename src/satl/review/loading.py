@@ -17,16 +17,16 @@ from satl.completion.files.changes import COMPLETE_AGAIN
 from satl.completion.files.completed_folder import CompletedFolder
 from satl.errors import RunError
 from satl.labels import LabelTable
-from satl.review.schema import DROP_IMPORTED, IMPORTED, INDEXES, OPEN, TALLIES
+from satl.review.schema import DROP_LOADED, INDEXES, LOADED, OPEN, TALLIES
 
-_IMPORT = 1
-"""Raised when the imported tables change, so that an older store is imported again."""
+_LOADING = 1
+"""Raised when the loaded tables change, so that an older store is loaded again."""
 
 
 def fingerprint(folder: CompletedFolder) -> str:
     """Return a text that changes when one of the files under review is written again."""
     stats = ((file.name, file.stat()) for file in folder.required)
-    return json.dumps([_IMPORT, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]])
+    return json.dumps([_LOADING, [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]])
 
 
 def statements(script: str) -> Iterator[str]:
@@ -43,8 +43,8 @@ def statements(script: str) -> Iterator[str]:
             part = ""
 
 
-def import_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> int:
-    """Replace the imported tables by the content of ``folder``, inside the caller's transaction.
+def load_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> int:
+    """Replace the loaded tables by the content of ``folder``, inside the caller's transaction.
 
     Rows are streamed, so memory grows with the number of images and not of suggestions. Decisions that
     stand are found again by the names of image and class.
@@ -53,7 +53,7 @@ def import_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> in
         The number of suggestions.
     """
     report, table = folder.read_report(), folder.read_labels()
-    for statement in (*statements(DROP_IMPORTED), *statements(IMPORTED)):
+    for statement in (*statements(DROP_LOADED), *statements(LOADED)):
         connection.execute(statement)
     used = np.zeros(table.num_images, dtype=np.bool_)
     sources: set[str] = set()

@@ -15,7 +15,7 @@ from satl.labels import UNKNOWN, LabelTable, open_table
 from satl.labels.bands import ACCEPTED, BANDS
 from satl.labels.decisions import DecisionCounts, Decisions, apply_decisions
 from satl.labels.io import check_alike, write_alike
-from satl.review.database import CurrentDecision, ReviewStore
+from satl.review.database import ReviewStore
 
 
 @dataclass(frozen=True)
@@ -131,22 +131,20 @@ def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[n
 
 def _decisions(folder: CompletedFolder, table: LabelTable) -> tuple[Decisions, Decisions]:
     """Return the decided and the skipped cells of ``table``."""
-    standing = []
+    current = []
     if folder.review.is_file():
         with ReviewStore(folder.path) as store:
-            standing = store.decisions()
-
-    def located(which: list[CurrentDecision]) -> Decisions:
-        return Decisions.by_name(
+            current = store.decisions()
+    decided, skipped = (
+        Decisions.by_name(
             table,
-            [cell.image for cell in which],
-            [cell.label for cell in which],
-            [cell.value or 0 for cell in which],
+            [cell.image for cell in cells],
+            [cell.label for cell in cells],
+            [cell.value or 0 for cell in cells],
         )
-
-    return located([cell for cell in standing if cell.value]), located(
-        [cell for cell in standing if not cell.value]
+        for cells in ([cell for cell in current if cell.value], [cell for cell in current if not cell.value])
     )
+    return decided, skipped
 
 
 def _accepted(folder: CompletedFolder, table: LabelTable, skipped: Decisions) -> Decisions:

@@ -1,7 +1,7 @@
 """The tables of ``review.sqlite``.
 
 Two parts. What a person decided (``decision``, ``standing``) is kept by the names of image and class, only ever
-added to, and never dropped. What was imported from the completed folder (``class``, ``image``, ``suggestion``,
+added to, and never dropped. What was loaded from the completed folder (``class``, ``image``, ``suggestion``,
 ``tally``) can be rebuilt from it at any time, and is, when those files change.
 """
 
@@ -37,14 +37,14 @@ CREATE TABLE IF NOT EXISTS standing (
 ) WITHOUT ROWID;
 """
 
-DROP_IMPORTED = """
+DROP_LOADED = """
 DROP TABLE IF EXISTS suggestion;
 DROP TABLE IF EXISTS tally;
 DROP TABLE IF EXISTS class;
 DROP TABLE IF EXISTS image;
 """
 
-IMPORTED = """
+LOADED = """
 CREATE TABLE class (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, report TEXT NOT NULL);
 CREATE TABLE image (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, known BLOB NOT NULL);
 CREATE TABLE suggestion (

@@ -55,6 +55,8 @@ class CompletedFolder:
         self.evidence = self.path / "evidence.npz"
         self.scores = self.path / "scores.npz"
         self.review = self.path / "review.sqlite"
+        self.required = (self.report, self.labels, self.changes)
+        """The files that every completion has and that a review reads."""
 
     @classmethod
     def open(cls, path: str | Path) -> CompletedFolder:
@@ -144,11 +146,6 @@ class CompletedFolder:
             ) from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-
-    @property
-    def required(self) -> tuple[Path, ...]:
-        """The files that every completion has and that a review reads."""
-        return self.report, self.labels, self.changes
 
     @property
     def completed(self) -> Path:

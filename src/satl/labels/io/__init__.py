@@ -26,7 +26,6 @@ __all__ = [
     "read_other_table",
     "read_table",
     "register_format",
-    "same_format",
     "table_files",
     "truth_path",
     "write_alike",
@@ -198,25 +197,20 @@ def check_new_files(files: Iterable[Path], *, force: bool, inputs: Iterable[Path
             )
 
 
-def same_format(source: TableFile, path: Path) -> str | None:
-    """Return the name of the format of ``source`` if a file called ``path`` can be of it, else None."""
-    format = FORMATS[source.format]
-    return format.name if format.write is not None and path.suffix.lower() in format.extensions else None
-
-
 def check_alike(source: TableFile, path: Path, *, force: bool, inputs: Iterable[Path | None]) -> None:
     """Refuse files that :func:`write_alike` must not write, before any work is done; see :func:`check_new_files`."""
-    format = find_format(path, writing=True, name=same_format(source, path))
+    own = FORMATS[source.format]
+    format = own if own.writes(path) else find_format(path, writing=True)
     check_new_files(table_files(path, format, source.table.truth is not None), force=force, inputs=inputs)
 
 
 def write_alike(source: TableFile, table: LabelTable, path: Path) -> tuple[Path, ...]:
     """Write ``table`` in the format and encoding of ``source``, or as the extension says if it is another."""
-    name = same_format(source, path)
+    if not FORMATS[source.format].writes(path):
+        return write_table(table, path)
     # A foreign .npz may be read in an encoding in which satl writes none; its own states how it is to be read.
-    unwritable = name == "npz" and source.encoding not in ("signed", "csl")
-    encoding = None if name is None or unwritable else source.encoding
-    return write_table(table, path, encoding, format=name)
+    unwritable = source.format == "npz" and source.encoding not in ("signed", "csl")
+    return write_table(table, path, None if unwritable else source.encoding, format=source.format)
 
 
 def truth_path(path: PathLike) -> Path:

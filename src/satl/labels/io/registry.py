@@ -59,6 +59,10 @@ class Format:
     recognises: Callable[[Path], bool] | None = None
     ignores_columns: bool = False
 
+    def writes(self, path: Path) -> bool:
+        """Whether a file called ``path`` can be written in it."""
+        return self.write is not None and path.suffix.lower() in self.extensions
+
 
 FORMATS: dict[str, Format] = {}
 
