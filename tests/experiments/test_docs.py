@@ -23,9 +23,10 @@ def test_the_grid_of_the_guide_can_be_run_as_it_stands():
     configs = run_configs(grid, Path(), "docs/experiments.md")
     assert len(configs) == 13 * 3 * 3 + 3 + 2 * (5 + 4 + 3)
     assert {config.training.device for config in configs.values()} == {"cpu"}
-    rates = {
-        config.method.parameters().rate for grid_run, config in configs.items() if "rate=" in grid_run.variant
-    }
+    swept = [
+        config.resolved()["method"] for grid_run, config in configs.items() if "rate=" in grid_run.variant
+    ]
+    rates = {method["thresholds"]["rate"] for method in swept}
     assert rates == {0.1, 0.3, 0.5, 0.7, 0.9}
 
 

@@ -86,7 +86,7 @@ def test_results_of_another_grid_are_refused(kept: Kept, grid: Path, tmp_path: P
     assert not (tmp_path / "results").exists()
     code, _, err = kept("add", tmp_path / "nowhere", grid)
     assert code == 2
-    assert "cannot be read; give the --out folder" in err
+    assert "cannot be read; give the folder of an experiment" in err
 
 
 @pytest.mark.parametrize("file", ["coco18/main", "scenes/ablation"])

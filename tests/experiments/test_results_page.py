@@ -76,4 +76,4 @@ def test_a_sweep_shows_only_proportions_it_was_run_at(writer: ModuleType) -> Non
 
 
 def test_there_are_kept_results() -> None:
-    assert len(KEPT) == 9
+    assert len(KEPT) == 10
