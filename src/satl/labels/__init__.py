@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from satl.files import atomic_path
 from satl.labels.datasets import DATASETS, read_dataset
 from satl.labels.encodings import ENCODINGS, Encoding
 from satl.labels.inspection import Inspection, inspect_table
@@ -22,7 +21,6 @@ __all__ = [
     "LabelTable",
     "TableFile",
     "aligned_cells",
-    "atomic_path",
     "inspect_table",
     "mask_table",
     "open_table",
