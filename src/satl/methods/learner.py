@@ -10,6 +10,7 @@ import torch
 import torch._functorch.config as functorch
 from torch import Tensor, nn
 
+from satl.errors import ArrayError
 from satl.methods.generators import PartContext
 from satl.methods.method import Method, MethodParameters
 from satl.methods.method_parts import GENERATORS, LOSSES, RULES
@@ -283,7 +284,7 @@ def _check_scores(scores: dict[str, GeneratorScores], labels: Tensor) -> None:
         for kind in ("values", "informative"):
             shape = getattr(score, kind).shape
             if shape != labels.shape:
-                raise ValueError(
+                raise ArrayError(
                     f"generator {name!r}: the {kind} of its scores must be (B, C), here {tuple(labels.shape)}, "
                     f"got {tuple(shape)}."
                 )
@@ -293,7 +294,7 @@ def _check_parts(parts: dict[str, Tensor]) -> None:
     """Refuse losses that are not scalars."""
     for name, part in parts.items():
         if part.ndim:
-            raise ValueError(f"loss term {name!r} must return a scalar, got the shape {tuple(part.shape)}.")
+            raise ArrayError(f"loss term {name!r} must return a scalar, got the shape {tuple(part.shape)}.")
 
 
 def _or_else(scores: GeneratorScores, other: float) -> Tensor:

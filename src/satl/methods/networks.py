@@ -55,9 +55,7 @@ class NetworkContext:
         model = self.model
         if model.word_vectors is None and model.text_model is None:
             return None
-        if (
-            self.labels is None
-        ):  # the checkpoint holds them: a trained run needs neither file nor model any more
+        if self.labels is None:  # the checkpoint holds them, so neither the file nor the model is needed
             return torch.zeros(len(self.classes), model.embedding_dim)
         if model.word_vectors is not None:
             from satl.models.embeddings import load_word_vectors
