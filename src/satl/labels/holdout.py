@@ -79,6 +79,14 @@ class HeldOut:
                 names=np.frombuffer(_digest(images, classes), dtype=np.uint8),
             )
 
+    @staticmethod
+    def is_file(path: str | Path) -> bool:
+        """Tell whether :meth:`save` wrote the file; any other ``.npz`` file is a label table."""
+        if not zipfile.is_zipfile(path):
+            return False
+        with zipfile.ZipFile(path) as archive:
+            return {"mask.npy", "fraction.npy"} <= set(archive.namelist())
+
     @classmethod
     def load(cls, path: str | Path, images: Sequence[str], classes: Sequence[str]) -> HeldOut:
         """Read a choice back, refusing one that was made for other images or classes."""

@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.files.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
-from satl.errors import Argument, RunError, Sentence, TableError, Task
-from satl.labels import LabelTable, read_table
+from satl.errors import Argument, RunError, Sentence, Task
+from satl.labels import LabelTable, TableFile, open_table
 from satl.labels.bands import BANDS, REVIEW, Band
+from satl.labels.io import FORMATS
 
 FORMAT = 1
 _OWN = (
@@ -155,6 +156,12 @@ class CompletedFolder:
             raise RunError("has no completed table", where=self.path, remedy=COMPLETE_AGAIN)
         return found[0]
 
+    def new_completed(self, source: TableFile) -> Path:
+        """Return where the completed table goes, in the format of the table that is completed."""
+        extensions = FORMATS[source.format].extensions
+        own = source.path.suffix.lower()
+        return self.path / f"completed{own if own in extensions else extensions[0]}"
+
     def read_report(self) -> dict[str, Any]:
         """Return ``report.json``; its ``classes`` is a list of objects with a ``name``."""
         try:
@@ -187,11 +194,12 @@ class CompletedFolder:
         """Return the completed table."""
         encoding = self.read_report()["source"]["encoding"]
         # Text files need the encoding; Parquet and .npz files state their own.
-        return _read(self.completed, encoding if self.completed.suffix in (".csv", ".tsv") else None)
+        is_text = self.completed.suffix in (".csv", ".tsv")
+        return open_table(self.completed, encoding if is_text else None).table
 
     def read_labels(self) -> LabelTable:
         """Return the table before completion."""
-        return _read(self.labels)
+        return open_table(self.labels).table
 
     def read_changes(self, table: LabelTable) -> Iterator[ChangeBlock]:
         """Yield what was filled or is proposed, in blocks of rows; ``table`` is the one before completion."""
@@ -201,7 +209,7 @@ class CompletedFolder:
         """Return the tested cells (N, C) among the known ones of ``table``, or None: all of them."""
         if not self.evidence.is_file():
             return None
-        evidence = _read(self.evidence)
+        evidence = open_table(self.evidence).table
         if (evidence.images, evidence.classes) != (table.images, table.classes):
             raise RunError(
                 f"is about other cells than {self.labels.name}", where=self.evidence, remedy=COMPLETE_AGAIN
@@ -226,13 +234,6 @@ class CompletedFolder:
             proposed = (bands[block.row, block.column] == Band.LEFT) & (block.band == review)
             bands[block.row[proposed], block.column[proposed]] = Band.REVIEW
         return bands
-
-
-def _read(path: Path, encoding: str | None = None) -> LabelTable:
-    try:
-        return read_table(path, encoding)
-    except TableError as error:
-        raise RunError(error.what, where=error.where, remedy=error.remedy) from None
 
 
 def _exchange(temporary: Path, out: Path) -> None:

@@ -21,9 +21,9 @@ from satl.completion.workflow.case import Case
 from satl.completion.workflow.report_content import build_report
 from satl.errors import Argument, RunError, Sentence, TableError
 from satl.evaluation.undefined import finite_or_none
-from satl.labels import ABSENT, PRESENT, LabelTable, TableFile, write_table
+from satl.labels import ABSENT, PRESENT, LabelTable
 from satl.labels.bands import ACCEPTED, LEFT, REVIEW
-from satl.labels.io import FORMATS
+from satl.labels.io import write_alike
 from satl.labels.io.arrays import write_arrays, write_label_arrays
 
 _CELLS_AT_ONCE = 500_000
@@ -92,7 +92,12 @@ def complete(
             inputs = beside.submit(_write_inputs, case, folder)
             class_counts = _write_changes(folder.changes, case.table, changes, settings.precision, completed)
             inputs.result()
-        _write_completed(case.file, completed, folder.path)
+        if case.file.format == "npz":
+            # Without a second table, which for a large one takes seconds; satl states the encoding in its own files.
+            encoding = "csl" if case.file.encoding == "csl" else "signed"
+            write_label_arrays(folder.path / "completed.npz", case.table, completed, encoding)
+        else:
+            write_alike(case.file, case.table.with_cells(completed), folder.new_completed(case.file))
         report = build_report(case, settings, assessment, class_counts, changes)
         write_report(folder, report, Path(out))
     counts = report["counts"]
@@ -217,16 +222,3 @@ def _write_inputs(case: Case, folder: CompletedFolder) -> None:
         if case.tested is not None:
             arrays["held_out"] = np.ascontiguousarray(case.tested)
         write_arrays(folder.scores, arrays)
-
-
-def _write_completed(file: TableFile, cells: LabelMatrix, folder: Path) -> None:
-    """Write ``completed.*``: the table of ``file`` with other cells (N, C), in its format and encoding."""
-    format = FORMATS[file.format]
-    extension = file.path.suffix.lower()
-    target = folder / f"completed{extension if extension in format.extensions else format.extensions[0]}"
-    if format.name == "npz":
-        # Without a second table, which for a large one takes seconds; satl states the encoding in its own files.
-        write_label_arrays(target, file.table, cells, "csl" if file.encoding == "csl" else "signed")
-    else:
-        encoding = file.encoding if format.encoded else None
-        write_table(file.table.with_cells(cells), target, encoding, format=format.name)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from satl.checks.array_checks import BoolMatrix, LabelMatrix
 from satl.completion.workflow.case import Case, with_plan
-from satl.errors import Argument, RunError, Sentence, TableError
+from satl.errors import Argument, Sentence, TableError
 from satl.labels import LabelTable, aligned_cells, open_table, read_other_table
 from satl.labels.holdout import HeldOut
-from satl.labels.io.arrays import ArrayFile
 from satl.scores import ScoreTable, read_scores
 
 
@@ -96,11 +95,15 @@ def _find_tested(
     ignore_columns: Sequence[str],
 ) -> tuple[BoolMatrix | None, str]:
     """Return the known cells out of sample (N, C), None for all of them, and which source says so."""
+    mask, how = found.held_out, "marked in the scores"
     if held_out is not None:
-        mask, how = _read_held_out(Path(held_out), table, encoding, ignore_columns), "held-out file"
-    elif found.held_out is not None:
-        mask, how = found.held_out, "marked in the scores"
-    else:
+        how = "held-out file"
+        if HeldOut.is_file(held_out):
+            mask = HeldOut.load(held_out, table.images, table.classes).mask
+        else:
+            other = read_other_table(held_out, encoding, ignore_columns)
+            mask = aligned_cells(other, table, held_out) != 0
+    if mask is None:
         return None, "all known cells"
     tested = mask & (basis != 0)
     if not tested.any():
@@ -110,17 +113,3 @@ def _find_tested(
             remedy="hold some out",
         )
     return tested, how
-
-
-def _read_held_out(
-    path: Path, table: LabelTable, encoding: str | None, ignore_columns: Sequence[str]
-) -> BoolMatrix:
-    if path.suffix.lower() == ".npz" and path.is_file():
-        with ArrayFile(path) as arrays:
-            own = "mask" in arrays and "fraction" in arrays
-        if own:
-            try:
-                return HeldOut.load(path, table.images, table.classes).mask
-            except RunError as error:
-                raise TableError(str(error)) from None
-    return aligned_cells(read_other_table(path, encoding, ignore_columns), table, path) != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -73,11 +74,11 @@ def read_other_table(
     """
     try:
         try:
-            return read_table(path, ignore_columns=ignore_columns)
+            return open_table(path, ignore_columns=ignore_columns).table
         except EncodingError:
             if encoding is None:
                 raise
-            return read_table(path, encoding, ignore_columns=ignore_columns)
+            return open_table(path, encoding, ignore_columns=ignore_columns).table
     except TableError:
         if not ignore_columns:
             raise
@@ -92,13 +93,28 @@ def open_table(
     ignore_columns: Sequence[str] = (),
 ) -> TableFile:
     """Read like :func:`read_table` and also return format, encoding and the values seen."""
-    opened = _open(Path(path), encoding, ignore_columns)
+    file = Path(path)
+    if encoding is not None:
+        find_encoding(encoding)
+    try:
+        format = _format_to_read(file)
+        if ignore_columns and not format.ignores_columns:
+            raise TableError(
+                f"is not a wide table with one column per class ({format.name})",
+                where=file,
+                remedy=Sentence("leave out {ignore}", ignore=Argument("ignore_columns")),
+            )
+        names = (ignore_columns,) if isinstance(ignore_columns, str) else tuple(ignore_columns)
+        opened = format.read(file, encoding, ignore=names) if names else format.read(file, encoding)
+    except OSError as error:
+        reason = error.strerror or error
+        raise TableError(f"cannot be read ({reason})", where=file, remedy="check its permissions") from None
     if truth is None:
         return opened
-    hidden_path = Path(truth)
-    hidden = _open_truth(hidden_path, encoding)
-    table = opened.table.with_truth(aligned_cells(hidden.table, opened.table, hidden_path, all_classes=True))
-    return TableFile(table, opened.path, opened.format, opened.encoding, opened.detected, opened.counts)
+    hidden = _open_truth(Path(truth), encoding).table
+    return replace(
+        opened, table=opened.table.with_truth(aligned_cells(hidden, opened.table, truth, all_classes=True))
+    )
 
 
 def write_table(
@@ -223,36 +239,15 @@ def truth_path(path: PathLike) -> Path:
     return target.with_name(f"{target.stem}.truth{target.suffix}")
 
 
-def _open(path: Path, encoding: str | None, ignore_columns: Sequence[str] = ()) -> TableFile:
-    if encoding is not None:
-        find_encoding(encoding)
-    try:
-        format = _format_to_read(path)
-        if not ignore_columns:
-            return format.read(path, encoding)
-        if not format.ignores_columns:
-            raise TableError(
-                f"is not a wide table with one column per class ({format.name})",
-                where=path,
-                remedy=Sentence("leave out {ignore}", ignore=Argument("ignore_columns")),
-            )
-        names = (ignore_columns,) if isinstance(ignore_columns, str) else tuple(ignore_columns)
-        return format.read(path, encoding, ignore=names)
-    except OSError as error:
-        raise TableError(
-            f"{path} cannot be read ({error.strerror or error}): check its permissions."
-        ) from None
-
-
 def _open_truth(path: Path, encoding: str | None) -> TableFile:
     if encoding is None:
-        return _open(path, None)
+        return open_table(path)
     try:
-        opened = _open(path, None)
+        opened = open_table(path)
     except EncodingError:
-        return _open(path, encoding)
+        return open_table(path, encoding)
     # Numbers that could be detected are still read as the user says; words and stated encodings are certain.
-    return _open(path, encoding) if opened.detected and opened.encoding != "words" else opened
+    return open_table(path, encoding) if opened.detected and opened.encoding != "words" else opened
 
 
 def _format_to_read(path: Path) -> Format:
