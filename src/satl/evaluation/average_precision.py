@@ -46,7 +46,7 @@ def average_precision(
     >>> average_precision(scores, labels, interpolated=False).round(4)
     array([0.8056, nan])
     """
-    return _both(scores, labels)[0 if interpolated else 1]
+    return average_precision_pair(scores, labels)[0 if interpolated else 1]
 
 
 def average_precision_pair(
@@ -58,12 +58,6 @@ def average_precision_pair(
     >>> interpolated.round(3), plain.round(3)
     (array([0.667]), array([0.583]))
     """
-    return _both(scores, labels)
-
-
-def _both(
-    scores: npt.ArrayLike, labels: npt.ArrayLike
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     checked_scores = as_scores(scores)
     checked_labels = as_labels(labels, checked_scores.shape)
     num_images, num_classes = checked_scores.shape

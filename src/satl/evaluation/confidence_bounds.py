@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.special import bdtrin, betainc, betaincinv, gammaln
 
 from satl.errors import ArrayError
+from satl.evaluation.undefined import ratio
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -90,8 +91,8 @@ def labels_needed(
     wrong = np.asarray(errors)
     if not (wrong == np.floor(wrong)).all() or (wrong < 0).any():
         raise ArrayError("errors must be whole numbers of at least 0.")
-    share = _share(precision, "precision")
-    level = 1 - _share(confidence, "confidence")
+    share = as_share(precision, "precision")
+    level = 1 - as_share(confidence, "confidence")
     result = np.ceil(labels_needed_at(share, level, wrong.astype(np.float64)))
     return np.asarray(result.astype(np.int64))
 
@@ -169,8 +170,7 @@ def finite_population_lower(
     array([0.9  , 0.7  , 0.606])
     """
     right, cells, size, level = _sample(correct, drawn, population, confidence)
-    count = _smallest_count(right, cells, size, level)
-    return np.divide(count, size, out=np.zeros(size.shape), where=size > 0)
+    return ratio(_smallest_count(right, cells, size, level), size, empty=0.0)
 
 
 def finite_population_upper(
@@ -183,7 +183,7 @@ def finite_population_upper(
     """
     right, cells, size, level = _sample(correct, drawn, population, confidence)
     count = size - _smallest_count(cells - right, cells, size, level)
-    return np.divide(count, size, out=np.ones(size.shape), where=size > 0)
+    return ratio(count, size, empty=1.0)
 
 
 def _smallest_count(
@@ -233,7 +233,13 @@ def _sample(
     return tuple(arrays)
 
 
-def _share(value: npt.ArrayLike, name: str) -> FloatArray:
+def as_share(value: npt.ArrayLike, name: str) -> FloatArray:
+    """Check that shares lie between 0 and 1, both excluded.
+
+    >>> as_share(1.5, "confidence")
+    Traceback (most recent call last):
+    satl.errors.ArrayError: confidence must lie between 0 and 1, both excluded, not 1.5.
+    """
     array = np.asarray(value, dtype=np.float64)
     if not ((array > 0) & (array < 1)).all():
         raise ArrayError(f"{name} must lie between 0 and 1, both excluded, not {value!r}.")
@@ -247,7 +253,7 @@ def _counts(
     right, cells, level = np.broadcast_arrays(
         np.asarray(correct, dtype=np.float64),
         np.asarray(total, dtype=np.float64),
-        1 - _share(confidence, "confidence"),
+        1 - as_share(confidence, "confidence"),
     )
     if not ((right >= 0) & (right <= cells)).all():
         raise ArrayError("Counts must satisfy 0 <= correct <= total.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,7 +21,7 @@ def mean_of_defined(values: npt.NDArray[np.float64]) -> float:
 
 
 def ratio(
-    numerator: npt.NDArray[np.int64], denominator: npt.NDArray[np.int64], empty: float
+    numerator: npt.NDArray[Any], denominator: npt.NDArray[Any], empty: float
 ) -> npt.NDArray[np.float64]:
     """Element-wise ``numerator / denominator`` with ``empty`` where the denominator is 0.
 

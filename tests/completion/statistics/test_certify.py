@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -145,7 +144,6 @@ def test_almost_no_cells(known, unknown):
     assert not result.present.certified.any()
     assert not result.absent.certified.any()
     assert not result.decide(scores, labels).any()
-    json.dumps(result.as_dict(), allow_nan=False)
     expected = "NOTHING_UNKNOWN" if unknown == 0 else ("NONE_OF_VALUE" if known == 0 else "NONE_OF_OTHER")
     assert names_of(result.present)[0] == (expected if known < 2 or unknown == 0 else "TOO_FEW_OF_OTHER")
 
@@ -319,8 +317,8 @@ def test_a_test_that_ended_at_its_strict_end_is_told_as_such():
         "highest scores, chosen by a label plan as a test of their own, may do."
     )
     # Labels of random cells may end there again.
-    record = result.as_dict()["classes"][0]["present"]
-    assert (record["more_labels"], record["more_labels_in_zone"]) == (None, 49)
+    needed = result.present.needed
+    assert (needed.at_random[0], needed.in_zone[0]) == (np.inf, 49)
 
 
 def test_more_labels_are_fewer_where_the_evidence_is_better():
@@ -345,17 +343,13 @@ def test_no_number_of_labels_helps_a_model_that_sees_nothing():
     assert "a better model may" in result.present.explain()[0]
 
 
-def test_report_is_json_and_complete():
+def test_result_says_what_was_asked_for_and_how_many_labels_are_missing():
     scores, labels, _ = table(14, known=(300, 10))
-    record = json.loads(json.dumps(certify(scores, labels).as_dict(["a", "b", "c"]), allow_nan=False))
-    assert (record["precision"], record["family"], record["transfer"]) == (0.95, "class", "same")
-    first, second, _ = record["classes"]
-    assert first["present"]["reason"] == "certified"
-    assert first["present"]["promised"] == 0.95
-    assert first["present"]["more_labels"] is None
-    assert second["present"]["threshold"] is None
-    assert second["present"]["promised"] is None
-    assert second["present"]["more_labels"] > 0
+    result = certify(scores, labels)
+    assert (result.precision, result.family, result.transfer) == (0.95, "class", "same")
+    assert result.present.certified[:2].tolist() == [True, False]
+    assert np.isnan(result.present.threshold[1])
+    assert 0 < result.present.needed.at_random[1] < np.inf
 
 
 def test_no_class_and_no_image():
@@ -421,6 +415,6 @@ def test_known_cells_of_the_other_value_save_no_labels():
     labels[:60] = 1
     scores = np.random.default_rng(0).random((2000, 1))
     scores[:60] = 0.5 + 0.5 * scores[:60]
-    absent = certify(scores, labels, precision=0.7).as_dict()["classes"][0]["absent"]
-    assert absent["reason"] == "none_of_value"
-    assert absent["more_labels"] >= absent["more_labels_in_zone"] == labels_needed(0.7)
+    absent = certify(scores, labels, precision=0.7).absent
+    assert names_of(absent) == ["NONE_OF_VALUE"]
+    assert absent.needed.at_random[0] >= absent.needed.in_zone[0] == labels_needed(0.7)

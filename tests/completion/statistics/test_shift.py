@@ -125,7 +125,7 @@ def test_few_cells_cannot_tell():
         assert verdicts(check) == ["CANNOT_TELL"]
         assert np.isnan(check.p_value).all()
         assert "too few cells to tell" in check.explain(["cat"])[0]
-        json.dumps(check.as_dict(), allow_nan=False)
+        json.dumps(check.records(), allow_nan=False)
 
 
 def test_constant_scores_cannot_tell():

@@ -13,10 +13,11 @@ from satl.errors import ArrayError, SatlError, nearest
 from satl.evaluation.confidence_bounds import (
     FloatArray,
     IntArray,
+    as_share,
     finite_population_lower,
     finite_population_upper,
 )
-from satl.evaluation.undefined import finite_or_none
+from satl.evaluation.undefined import finite_or_none, ratio
 from satl.labels.bands import Band
 
 _BANDS = len(Band) - 1
@@ -170,8 +171,7 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
     >>> [round(float(x[0]), 3) for x in vars(result.present_recall).values()]
     [1.0, 0.547, 1.0]
     """
-    if not 0 < confidence < 1:
-        raise SatlError(f"confidence must lie between 0 and 1, both excluded, not {confidence}.")
+    as_share(confidence, "confidence")
     said = np.asarray(answers)
     if said.shape != sample.row.shape or not np.isin(said, (-1, 0, 1)).all():
         raise ArrayError(
@@ -191,11 +191,9 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
 
     def share_of(right: IntArray, error: npt.ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
         each = 1 - np.asarray(error, dtype=np.float64) / 2
-        estimate = np.full(population.shape, np.nan)
-        np.divide(right, answered, out=estimate, where=answered > 0)
         low = finite_population_lower(right, drawn, population, each)
         high = finite_population_upper(right + unsure, drawn, population, each)
-        return estimate, low, high
+        return ratio(right, answered, empty=np.nan), low, high
 
     error = 1 - confidence
     single = share_of(present, error), share_of(absent, error)
@@ -228,22 +226,13 @@ def _recall(
 ) -> EstimatedShare:
     """Share of all cells with the value that lie in ``band``; it rises with its own share, falls with the others."""
 
-    def ratio(own: FloatArray, rest: FloatArray) -> FloatArray:
+    def recall(own: FloatArray, rest: FloatArray, empty: float) -> FloatArray:
         mine = _weighted(population, own)[:, band]
-        whole = mine + np.delete(_weighted(population, rest), band, axis=1).sum(axis=1)
-        return np.asarray(np.divide(mine, whole, out=np.full(mine.shape, np.nan), where=whole > 0))
+        return ratio(mine, mine + np.delete(_weighted(population, rest), band, axis=1).sum(axis=1), empty)
 
-    lowest, highest = ratio(low, high), ratio(high, low)
-    return EstimatedShare(
-        ratio(estimate, estimate), np.nan_to_num(lowest, nan=0.0), np.nan_to_num(highest, nan=1.0)
-    )
+    return EstimatedShare(recall(estimate, estimate, np.nan), recall(low, high, 0.0), recall(high, low, 1.0))
 
 
 def _total(population: IntArray, estimate: FloatArray, low: FloatArray, high: FloatArray) -> EstimatedShare:
-    size = population.sum(axis=1)
-
-    def mean(share: FloatArray) -> FloatArray:
-        total = _weighted(population, share).sum(axis=1)
-        return np.asarray(np.divide(total, size, out=np.full(total.shape, np.nan), where=size > 0))
-
-    return EstimatedShare(mean(estimate), mean(low), mean(high))
+    parts = (_weighted(population, share).sum(axis=1) for share in (estimate, low, high))
+    return EstimatedShare(*(ratio(part, population.sum(axis=1), empty=np.nan) for part in parts))

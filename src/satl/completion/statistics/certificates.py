@@ -14,7 +14,7 @@ from satl.completion.statistics.labels_needed import LabelsNeeded
 from satl.completion.statistics.reasons import Reason, explain_certificate
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, clopper_pearson_lower
-from satl.evaluation.undefined import finite_or_none
+from satl.evaluation.undefined import ratio
 
 # Rows of a large table that are decided at a time.
 _ROWS = 65_536
@@ -62,9 +62,7 @@ class Certificate:
     @property
     def precision(self) -> FloatArray:
         """(C,) share of the cells counted that are right; an estimate, NaN without cells."""
-        result = np.full(self.cells.shape, np.nan)
-        np.divide(self.cells - self.errors, self.cells, out=result, where=self.cells > 0)
-        return result
+        return ratio(self.cells - self.errors, self.cells, empty=np.nan)
 
     @property
     def lower_bound(self) -> FloatArray:
@@ -113,50 +111,3 @@ class Certification:
             decision[rows] += (array[rows] >= self.present.threshold) & unknown
             decision[rows] -= (array[rows] <= self.absent.threshold) & unknown
         return decision
-
-    def as_dict(self, names: Any = None) -> dict[str, Any]:
-        """CompletionSettings and one record per class and direction; JSON-safe (undefined is None)."""
-        classes = class_names(names, len(self.present.reason))
-        present, absent = (self._records(side, classes) for side in (self.present, self.absent))
-        return {
-            "precision": self.precision,
-            "confidence": self.confidence,
-            "guard": self.guard,
-            "family": self.family,
-            "transfer": self.transfer,
-            "classes": [
-                {"name": name, "present": one, "absent": other}
-                for name, one, other in zip(classes, present, absent, strict=True)
-            ],
-        }
-
-    def _records(self, certificate: Certificate, names: tuple[str, ...]) -> list[dict[str, Any]]:
-        certified, needed = certificate.certified, certificate.needed
-        columns = {
-            "threshold": certificate.threshold,
-            "promised": np.where(certified, self.precision, np.nan),
-            "target": certificate.target,
-            "precision": certificate.precision,
-            "lower_bound": certificate.lower_bound,
-            "cells": certificate.cells,
-            "errors": certificate.errors,
-            "accepted": certificate.accepted,
-            "found": certificate.found,
-            "leaked": certificate.leaked,
-            "tested": certificate.tested,
-            "more_labels": np.where(certified, np.nan, needed.at_random),
-            "more_labels_in_zone": np.where(certified, np.nan, needed.in_zone),
-            "zone": np.where(certified, np.nan, needed.zone),
-        }
-        sentences = certificate.explain(names)
-        return [
-            {
-                "reason": Reason(int(certificate.reason[row])).name.lower(),
-                **{
-                    key: int(column[row]) if column.dtype.kind == "i" else finite_or_none(column[row])
-                    for key, column in columns.items()
-                },
-                "explanation": sentences[row],
-            }
-            for row in range(len(names))
-        ]

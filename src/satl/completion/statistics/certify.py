@@ -20,9 +20,11 @@ from satl.evaluation.confidence_bounds import (
     BoolArray,
     FloatArray,
     IntArray,
+    as_share,
     errors_at_most,
     labels_needed_at,
 )
+from satl.evaluation.undefined import ratio
 
 Family = Literal["class", "table"]
 Transfer = Literal["same", "prevalence"]
@@ -97,9 +99,8 @@ def certify(
     >>> Reason(result.present.reason[1]).name
     'TOO_LOW'
     """
-    for name, share in (("precision", precision), ("confidence", confidence)):
-        if not 0 < share < 1:
-            raise SatlError(f"{name} must lie between 0 and 1, both excluded, not {share}.")
+    as_share(precision, "precision")
+    as_share(confidence, "confidence")
     if not 0 <= guard < 1:
         raise SatlError(f"guard must be at least 0 and below 1, not {guard}.")
     for option, choices in ((family, ("class", "table")), (transfer, ("same", "prevalence"))):
@@ -208,9 +209,8 @@ def _separate(
                 partner = int(below[-1])
                 errors = int(present.errors[row, point] + absent.errors[row, partner])
                 accepted = int(present.accepted[row, point] + absent.accepted[row, partner])
-                best = min(
-                    best or (errors, -accepted, int(point), partner), (errors, -accepted, int(point), partner)
-                )
+                pair = (errors, -accepted, int(point), partner)
+                best = min(best or pair, pair)
         if best is None:  # keep the direction that accepts more
             more = int(present.at(choice[0])[3][row] < absent.at(choice[1])[3][row])
             choice[1 - more][row], reason[1 - more][row] = -1, Reason.OVERLAP
@@ -231,12 +231,9 @@ def _certificate(
     # Without a threshold, show the point that comes closest to one.
     threshold, cells, errors, accepted = counts.at(np.where(certified, choice, closest))
 
-    rows = np.arange(len(choice))
-
     def share(part: IntArray, whole: IntArray) -> FloatArray:
-        result = np.full(whole.shape, np.nan)
-        np.divide(part[rows, choice], whole, out=result, where=certified & (whole > 0))
-        return result
+        accepted = part[np.arange(len(choice)), choice]
+        return np.where(certified, ratio(accepted, whole, empty=np.nan), np.nan)
 
     return Certificate(
         value=counts.value,

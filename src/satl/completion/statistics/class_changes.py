@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,30 +41,23 @@ class ClassChanges:
     histogram: dict[str, list[float]]
 
 
-@dataclass(frozen=True, eq=False)
-class ClassCounts:
-    """The changes of one class as numbers of cells; see :class:`ClassChanges`."""
+class ClassCounts(NamedTuple):
+    """The changes of one class as numbers of cells: the rows need not be kept, they may be most of a large table.
 
-    present: int
-    absent: int
-    review: int
-    left: int
-    errors: int
-    without_score: int
+    Attributes:
+        cells: ``present``, ``absent``, ``review``, ``left``, ``errors`` and ``without_score`` of :class:`ClassChanges`.
+        histogram: as there.
+    """
+
+    cells: dict[str, int]
     histogram: dict[str, list[float]]
 
     @classmethod
     def of(cls, changes: ClassChanges) -> ClassCounts:
-        """Count the rows, which need not be kept: they may be most of a large table."""
-        return cls(
-            present=len(changes.present),
-            absent=len(changes.absent),
-            review=len(changes.review),
-            left=len(changes.left),
-            errors=len(changes.errors),
-            without_score=changes.without_score,
-            histogram=changes.histogram,
-        )
+        """Count the rows."""
+        lists = ("present", "absent", "review", "left", "errors")
+        cells = {name: len(getattr(changes, name)) for name in lists}
+        return cls({**cells, "without_score": changes.without_score}, changes.histogram)
 
 
 class TableChanges:

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.statistics.class_cells import as_cells
-from satl.errors import SatlError
-from satl.evaluation.confidence_bounds import FloatArray, IntArray
+from satl.evaluation.confidence_bounds import FloatArray, IntArray, as_share
 
 # Neighbours by score whose labels say how likely a label is, and the cells a class needs for that.
 _NEIGHBOURS = 40
@@ -70,8 +69,7 @@ def find_label_errors(
     >>> found.row, found.label, found.confidence.round(3)
     (array([95]), array([-1], dtype=int8), array([0.012]))
     """
-    if not 0 < below < 1:
-        raise SatlError(f"below must lie between 0 and 1, both excluded, not {below}.")
+    as_share(below, "below")
     array, known, held = as_cells(scores, labels, held_out)
     tested = (known != 0) & ~np.isnan(array)
     if held is not None:

@@ -10,13 +10,12 @@ import numpy.typing as npt
 
 from satl.checks.array_checks import LabelMatrix
 from satl.completion.statistics.certificates import Certificate, Certification
-from satl.completion.statistics.class_cells import as_cells, class_names
+from satl.completion.statistics.class_cells import as_cells
 from satl.completion.statistics.labels_needed import estimate_labels_needed
 from satl.completion.statistics.reasons import Reason
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.errors import ArrayError, SatlError
 from satl.evaluation.confidence_bounds import FloatArray, IntArray
-from satl.evaluation.undefined import finite_or_none
 
 # Directions without any tested cell of their value come first, then those with too few, then those whose
 # precision is not shown yet, then those whose threshold could be looser.
@@ -71,25 +70,6 @@ class LabelPlan:
         result = np.full((2, num_classes), np.nan)
         result[np.where(self.value_of_aim > 0, 0, 1), self.column_of_aim] = self.zone
         return result[0], result[1]
-
-    def as_dict(self, names: Any) -> dict[str, Any]:
-        """The aims in order; JSON-safe."""
-        classes = class_names(names, len(names))
-        return {
-            "cells": len(self),
-            "aims": [
-                {
-                    "name": classes[int(self.column_of_aim[i])],
-                    "value": int(self.value_of_aim[i]),
-                    "stage": int(self.stage[i]),
-                    "zone": finite_or_none(self.zone[i]),
-                    "labels": int(self.labels[i]),
-                    "drawn": int(self.drawn[i]),
-                    "gain": int(self.gain[i]),
-                }
-                for i in range(len(self.zone))
-            ],
-        }
 
 
 def plan_labels(

@@ -10,6 +10,7 @@ from scipy.special import gammaincinv
 from satl.completion.statistics.fixed_sequence import FIRST_SHARE
 from satl.completion.statistics.threshold_counts import ThresholdCounts
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray, IntArray, labels_needed_at
+from satl.evaluation.undefined import ratio
 
 # Numbers of errors to plan for: all small ones, then in steps of a tenth, up to some 100,000 labels.
 _ERRORS = np.unique(np.floor(np.concatenate((np.arange(20), 20 * 1.1 ** np.arange(60)))))
@@ -77,7 +78,7 @@ def error_rates(counts: ThresholdCounts, prior: float) -> FloatArray:
     array([[0.16666667, 0.5       ]])
     """
     tested = counts.same + counts.other
-    usual = np.divide(counts.other, tested, out=np.full(tested.shape, 0.5), where=tested > 0)
+    usual = ratio(counts.other, tested, empty=0.5)
     return np.asarray((counts.errors + prior * usual[:, np.newaxis]) / (counts.cells + prior))
 
 

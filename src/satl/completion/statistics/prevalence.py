@@ -9,6 +9,7 @@ from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
 from satl.completion.statistics.mixture import prevalence_interval
 from satl.completion.statistics.score_bins import bin_scores
 from satl.evaluation.confidence_bounds import BoolArray, FloatArray
+from satl.evaluation.undefined import ratio
 
 
 def target_at_prevalence(
@@ -37,7 +38,7 @@ def target_at_prevalence(
     )
     right = wanted * s * (1 - share)
     wrong = (1 - wanted) * o * share
-    return np.asarray(np.divide(right, right + wrong, out=np.ones(right.shape), where=right + wrong > 0))
+    return ratio(right, right + wrong, empty=1.0)
 
 
 def prevalence_bounds(

@@ -18,11 +18,12 @@ from satl.errors import SatlError
 from satl.evaluation.confidence_bounds import (
     FloatArray,
     IntArray,
+    as_share,
     clopper_pearson_interval,
     clopper_pearson_lower,
     clopper_pearson_upper,
 )
-from satl.evaluation.undefined import finite_or_none
+from satl.evaluation.undefined import finite_or_none, ratio
 
 # A misfit of fewer unknown cells than this share is of no consequence, however certain it is.
 _TOLERANCE = 0.02
@@ -78,22 +79,17 @@ class ShiftCheck:
         """One sentence per class."""
         return [self._sentence(row, name) for row, name in enumerate(class_names(names, len(self.verdict)))]
 
-    def as_dict(self, names: Any = None) -> dict[str, Any]:
-        """One record per class; JSON-safe (undefined is None)."""
-        fields = [name for name in self.__dataclass_fields__ if name != "verdict"]
-        classes = class_names(names, len(self.verdict))
-        sentences = self.explain(classes)
-        return {
-            "classes": [
-                {
-                    "name": name,
-                    "verdict": Verdict(int(self.verdict[row])).name.lower(),
-                    **{field: finite_or_none(getattr(self, field)[row]) for field in fields},
-                    "explanation": sentences[row],
-                }
-                for row, name in enumerate(classes)
-            ]
-        }
+    def records(self, names: Any = None) -> list[dict[str, Any]]:
+        """One record per class, ``verdict`` in words and as ``code``; JSON-safe (undefined is None)."""
+        numbers = [name for name in self.__dataclass_fields__ if name != "verdict"]
+        return [
+            {
+                "verdict": sentence,
+                **{name: finite_or_none(getattr(self, name)[row]) for name in numbers},
+                "code": Verdict(int(self.verdict[row])).name.lower(),
+            }
+            for row, sentence in enumerate(self.explain(names))
+        ]
 
     def _sentence(self, row: int, name: str) -> str:
         verdict = Verdict(int(self.verdict[row]))
@@ -169,9 +165,8 @@ def check_shift(
     """
     if draws < 99:
         raise SatlError(f"A p-value needs at least 99 bootstrap draws, not {draws}.")
-    for name, value in (("level", level), ("confidence", confidence)):
-        if not 0 < value < 1:
-            raise SatlError(f"{name} must lie between 0 and 1, both excluded, not {value}.")
+    as_share(level, "level")
+    as_share(confidence, "confidence")
     array, known, tested = as_cells(scores, labels, held_out)
     binned = bin_scores(array, known, tested)
     enough = binned.enough
@@ -190,9 +185,6 @@ def check_shift(
     )
     p_value, unexplained = spread(_p_values(part, fit, draws, seed)), spread(_unexplained(part, fit))
     positives, negatives = binned.positive.sum(axis=1), binned.negative.sum(axis=1)
-    some = positives + negatives > 0
-    share = np.full(len(enough), np.nan)
-    np.divide(positives, positives + negatives, out=share, where=some)
     known_low, known_high = clopper_pearson_interval(positives, positives + negatives, confidence)
     prevalence = spread(fit.prevalence)
     conditions = [
@@ -210,7 +202,7 @@ def check_shift(
         precisions = [value for side in sides for value in _reweighted(*side, confidence)]
     return ShiftCheck(
         np.select(conditions, verdicts, Verdict.FITS).astype(np.int64),
-        share,
+        ratio(positives, positives + negatives, empty=np.nan),
         prevalence,
         low,
         high,
@@ -236,8 +228,7 @@ def precision_at_prevalence(
     """
     share = np.asarray(prevalence, dtype=np.float64)
     right, wrong = share * np.asarray(found), (1 - share) * np.asarray(leaked)
-    result = np.full(np.broadcast(right, wrong).shape, np.nan)
-    return np.asarray(np.divide(right, right + wrong, out=result, where=right + wrong > 0))
+    return ratio(right, right + wrong, empty=np.nan)
 
 
 def _reweighted(

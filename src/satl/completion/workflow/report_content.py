@@ -12,7 +12,6 @@ from satl.completion.files.completed_folder import FORMAT
 from satl.completion.statistics.assessment import Assessment, CompletionSettings, Withheld
 from satl.completion.statistics.certificates import Certificate
 from satl.completion.statistics.class_changes import ClassCounts, TableChanges
-from satl.completion.statistics.shift import Verdict
 from satl.completion.workflow.case import Case
 from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable
@@ -169,10 +168,7 @@ def model_sentence(case: Case) -> str:
 
 def _totals(table: LabelTable, counts: Sequence[ClassCounts]) -> dict[str, int]:
     known = int(np.count_nonzero(table.cells))
-    totals = {
-        key: sum(int(getattr(one, key)) for one in counts)
-        for key in ("present", "absent", "review", "left", "errors", "without_score")
-    }
+    totals = {key: sum(one.cells[key] for one in counts) for key in counts[0].cells}
     return {
         "images": table.num_images,
         "classes": table.num_classes,
@@ -191,32 +187,28 @@ def _classes(
     table: LabelTable, settings: CompletionSettings, assessment: Assessment, counts: Sequence[ClassCounts]
 ) -> list[dict[str, Any]]:
     names = table.classes
-    shifts = assessment.shift.as_dict(names)["classes"]
+    shifts = assessment.shift.records(names)
     present = _sides(assessment.certification.present, assessment.present_withheld, names, settings)
     absent = _sides(assessment.certification.absent, assessment.absent_withheld, names, settings)
     positives = (table.cells == PRESENT).sum(axis=0)
     negatives = (table.cells == ABSENT).sum(axis=0)
     entries = []
     for column, (name, one) in enumerate(zip(names, counts, strict=True)):
-        shift = {key: value for key, value in shifts[column].items() if key != "name"}
-        # The review page shows the verdict as it is; the code is for programs.
-        shift["code"] = Verdict(int(assessment.shift.verdict[column])).name.lower()
-        shift["verdict"] = shift.pop("explanation")
         entries.append(
             {
                 "name": name,
                 "known_positives": int(positives[column]),
                 "known_negatives": int(negatives[column]),
                 "unknown": table.num_images - int(positives[column]) - int(negatives[column]),
-                "without_score": one.without_score,
+                "without_score": one.cells["without_score"],
                 "prevalence_unknown": finite_or_none(assessment.shift.prevalence[column]),
-                "shift": shift,
-                "present": {**present[column], "accepted": one.present},
-                "absent": {**absent[column], "accepted": one.absent},
-                "review": one.review,
+                "shift": shifts[column],
+                "present": {**present[column], "accepted": one.cells["present"]},
+                "absent": {**absent[column], "accepted": one.cells["absent"]},
+                "review": one.cells["review"],
                 "review_from": finite_or_none(assessment.review_from[column]),
-                "left": one.left + one.without_score,
-                "label_errors": one.errors,
+                "left": one.cells["left"] + one.cells["without_score"],
+                "label_errors": one.cells["errors"],
                 "histogram": one.histogram,
             }
         )
