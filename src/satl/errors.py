@@ -183,6 +183,15 @@ def nearest(word: str, choices: Iterable[str]) -> str:
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
+def first_line(error: Exception) -> str:
+    """Return the reason that a library gives, short enough for a part of a sentence.
+
+    >>> first_line(ValueError("Not a Parquet file.\\nLine 7 of reader.cc"))
+    'Not a Parquet file'
+    """
+    return str(error).partition("\n")[0].rstrip(".")[:160]
+
+
 def in_shell(path: str | os.PathLike[str]) -> str:
     """Return a path as it must stand in a command that a user copies.
 

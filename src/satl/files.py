@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from satl.errors import Argument, ConfigError, Sentence
+from satl.errors import Argument, ConfigError, Sentence, nearest
 
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
@@ -133,6 +133,11 @@ def check_out_folder(path: Path) -> None:
     _refuse_file_in_the_way(path, path)
     existing = next(place for place in (path, *path.parents) if _is_folder(place))
     _try_to_write(path, _temporary(existing / "trial"))
+
+
+def nearest_file(path: Path) -> str:
+    """Suggest the file beside a missing ``path`` whose name is closest, as the end of a sentence, or nothing."""
+    return nearest(path.name, [file.name for file in path.parent.iterdir()] if path.parent.is_dir() else [])
 
 
 def try_lock(handle: int) -> bool:

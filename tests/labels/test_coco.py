@@ -74,7 +74,7 @@ def test_a_split_in_the_images_is_read(tmp_path: Path) -> None:
     ]
     assert read_table(coco_file(tmp_path / "t.json", images=images)).splits == {"train": 1, "val": 1}
     del images[1]["split"]
-    with pytest.raises(TableError, match=r"image 'a\.jpg' \(entry 2\) has no 'split', but others have"):
+    with pytest.raises(TableError, match=r"entry 2 \(image 'a\.jpg'\) has no split, but others have"):
         read_table(coco_file(tmp_path / "t.json", images=images))
 
 

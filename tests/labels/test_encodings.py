@@ -147,8 +147,8 @@ def test_codes_of_arrays() -> None:
 def test_counts_and_decode() -> None:
     codes = array_codes(np.array([[1, 0], [0, np.nan]]))
     assert value_counts(codes) == {"0": 2, "": 1, "1": 1}
-    assert decode(codes, ENCODINGS["blank"]).tolist() == [[1, -1], [-1, 0]]
-    assert decode(codes, ENCODINGS["csl"]).tolist() == [[1, -1], [-1, 2]]
+    assert decode(codes, ENCODINGS["blank"].reads).tolist() == [[1, -1], [-1, 0]]
+    assert decode(codes, ENCODINGS["csl"].reads).tolist() == [[1, -1], [-1, 2]]
 
 
 def test_default_encoding_can_be_read_back() -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from satl.completion import HeldOut, assign_folds, hold_out, hold_out_fraction
 from satl.errors import RunError, SatlError
+from satl.labels.holdout import as_held_out
 
 IMAGES, CLASSES = ("a", "b", "c"), ("x", "y")
 
@@ -68,15 +69,12 @@ def test_the_draw_depends_on_seed_and_column_only():
     np.testing.assert_array_equal(one.mask[:, :1], hold_out(labels[:, :1]).mask)
 
 
-def test_training_does_not_see_them():
+def test_only_known_cells_can_be_held_out():
     labels = labels_of()
     chosen = hold_out(labels)
-    seen = chosen.training_labels(labels)
-    assert seen.dtype == np.int8
-    assert not seen[chosen.mask].any()
-    np.testing.assert_array_equal(seen[~chosen.mask], labels[~chosen.mask])
+    np.testing.assert_array_equal(as_held_out(chosen.mask, labels), chosen.mask)
     with pytest.raises(SatlError, match="held_out marks the unknown cell"):
-        chosen.training_labels(np.zeros_like(labels))
+        as_held_out(chosen.mask, np.zeros_like(labels))
     with pytest.raises(ValueError, match="read-only"):
         chosen.mask[0] = True
 

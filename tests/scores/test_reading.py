@@ -217,7 +217,7 @@ def test_one_file_may_hold_labels_as_well(order: str, drawn: Drawn, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"labels": np.zeros((50, 2))}, r"of the shape \(50, 3\) of the scores, not float64 \(50, 2\)"),
+        ({"labels": np.zeros((50, 2))}, r"of the shape \(50, 3\), not float64 \(50, 2\)"),
         ({"labels": np.full((50, 3), 7)}, "row 1 .*'7' is not a label"),
         (
             {"labels": np.zeros((50, 3)), "images": np.array(["a"] * 50)},

@@ -19,7 +19,6 @@ from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
 from satl.export.escaping import json_text, listed, mapping, number, write_json_lines, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, register_tool
-from satl.export.sizes import image_size
 from satl.export.suggestions import Suggestions
 from satl.labels import PRESENT, read_table
 from satl.labels.bands import SUGGESTED_BANDS
@@ -47,7 +46,7 @@ def write_coco(source: Source, files: Mapping[str, Path]) -> None:
 
 
 def _image(source: Source, image: ImageRow) -> str:
-    size = image_size(source, image.row)
+    size = source.size(image.row)
     fields = [f'"id": {image.row + 1}', f'"file_name": {json_text(image.file)}']
     if size is not None:
         fields.append(f'"width": {size[0]}, "height": {size[1]}')

@@ -14,6 +14,7 @@ from satl.export.registry import Imported
 from satl.export.suggestions import Suggestions
 from satl.labels import ABSENT, PRESENT, LabelTable
 from satl.labels.bands import SUGGESTED_BANDS
+from satl.labels.io.wide import complete_splits
 
 _CODES = {band: code for code, band in enumerate(SUGGESTED_BANDS)}
 _SIGNS = {PRESENT: PRESENT, ABSENT: ABSENT}
@@ -124,7 +125,9 @@ class Collector:
                 f"{names[twice[1]]!r} twice: remove one."
             )
         try:
-            table = LabelTable(images, names, cells, self._split(images))
+            table = LabelTable(
+                images, names, cells, complete_splits(self._splits, images, self.path, self.unit)
+            )
         except TableError as error:
             raise error.at(self.path) from None
         return Imported(table, proposed, None if looked_at is None else tuple(looked_at), skipped)
@@ -142,14 +145,3 @@ class Collector:
                 "correct it, or add the class."
             )
         return self._column.setdefault(label, len(self._column))
-
-    def _split(self, images: tuple[str, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.str_]] | None:
-        given = [split for split in self._splits if split is not None]
-        if not given:
-            return None
-        if len(given) < len(images):
-            row = self._splits.index(None)
-            raise TableError(
-                f"{self.path}: {self.unit} {row + 1} (image {images[row]!r}) has no split, but others have: add it."
-            )
-        return np.array(given, dtype=np.str_)

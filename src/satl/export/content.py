@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import Argument, RunError, TableError, nearest
+from satl.errors import Argument, ImageError, RunError, Sentence, TableError, first_line, nearest
 from satl.export.suggestions import Suggestions
 from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, read_table
 from satl.labels.bands import ACCEPTED, BANDS, SUGGESTED_BANDS
@@ -83,6 +83,22 @@ class Source:
     def has(self, value: int) -> bool:
         """Whether any suggestion has this value."""
         return self.suggestions is not None and bool((self.suggestions.values == value).any())
+
+    def size(self, row: int) -> tuple[int, int] | None:
+        """Return width and height in pixels of one image, from the head of its file; None without an image folder."""
+        if self.folder is None:
+            return None
+        from PIL import Image, UnidentifiedImageError
+
+        file = self.folder / self.files[row]
+        try:
+            with Image.open(file) as image:
+                return image.size
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise ImageError(
+                f"image '{file}' of row {row + 1} cannot be read ({first_line(error)})",
+                remedy=Sentence("replace it, or leave out {images}", images=Argument("images")),
+            ) from None
 
 
 def _columns(mask: npt.NDArray[np.bool_]) -> list[list[int]]:

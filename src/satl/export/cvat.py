@@ -17,7 +17,6 @@ from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
 from satl.export.escaping import attribute, json_text, listed, number, require_xml, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
-from satl.export.sizes import image_size
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.text_files import check_start
@@ -102,7 +101,7 @@ def _attribute_elements(suggested: bool) -> str:
 
 def _image(source: Source, image: ImageRow, names: list[list[str]]) -> str:
     present, absent, maybe, maybe_not = names
-    size = image_size(source, image.row)
+    size = source.size(image.row)
     parts = [f'  <image id="{image.row}" name={attribute(image.file)}']
     if image.split is not None:
         parts.append(f" subset={attribute(image.split)}")

@@ -10,9 +10,11 @@ import numpy as np
 
 from satl.errors import Argument, ConfigError, Sentence, TableError, nearest
 from satl.export.registry import Imported, find_tool
+from satl.files import nearest_file
 from satl.labels import ABSENT, UNKNOWN, LabelTable, open_table, write_table
 from satl.labels.decisions import DecisionCounts, Decisions, apply_decisions
 from satl.labels.io import check_alike, check_new_files, find_format, table_files, write_alike
+from satl.labels.io.text_files import unreadable
 
 UNTICKED = ("unknown", "absent")
 
@@ -46,15 +48,12 @@ def read_export(path: str | Path, format: str, encoding: str | None = None) -> I
     file = Path(path)
     tool = find_tool(format, file)
     if file.is_dir() or not file.exists():
-        siblings = [other.name for other in file.parent.iterdir()] if file.parent.is_dir() else []
-        what = "is a folder" if file.is_dir() else f"does not exist{nearest(file.name, siblings)}"
+        what = "is a folder" if file.is_dir() else f"does not exist{nearest_file(file)}"
         raise TableError(f"{file} {what}: name the file that the tool exported.")
     try:
         return tool.read(file, encoding)
     except OSError as error:
-        raise TableError(
-            f"{file} cannot be read ({error.strerror or error}): check its permissions."
-        ) from None
+        raise unreadable(file, error) from None
 
 
 def import_file(

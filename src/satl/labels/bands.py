@@ -15,19 +15,10 @@ SUGGESTED_BANDS = (ACCEPTED, REVIEW)
 
 
 class Band(IntEnum):
-    """What became of a cell, with accepted cells separated by their value.
-
-    >>> Band.ABSENT.file_name, Band.LEFT.file_name
-    ('accepted', 'left')
-    """
+    """What became of a cell, with accepted cells separated by their value."""
 
     KNOWN = 0
     PRESENT = 1
     ABSENT = 2
     REVIEW = 3
     LEFT = 4
-
-    @property
-    def file_name(self) -> str | None:
-        """The name of the band in :data:`BANDS`; None for a cell that was known."""
-        return (None, ACCEPTED, ACCEPTED, REVIEW, LEFT)[self]

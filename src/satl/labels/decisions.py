@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,41 +39,36 @@ class Decisions:
 
     @classmethod
     def by_name(
-        cls,
-        table: LabelTable,
-        images: list[str],
-        classes: list[str],
-        values: npt.ArrayLike,
+        cls, table: LabelTable, images: list[str], classes: list[str], values: npt.ArrayLike
     ) -> Decisions:
         """Find cells that are named by image and class in ``table``; images, classes and values are (K,)."""
         rows, columns = table.index.find(images, classes)
-        found = (rows >= 0) & (columns >= 0)
-        first = None if found.all() else int(np.argmin(found))
-        return cls(
-            rows[found],
-            columns[found],
-            np.asarray(values, dtype=np.int8)[found],
-            int((~found).sum()),
-            None if first is None else (images[first], classes[first]),
-        )
+        numbers = np.asarray(values, dtype=np.int8)
+        return cls._among(rows, columns, numbers, lambda at: (images[at], classes[at]))
 
     @classmethod
     def of_table(cls, table: LabelTable, other: LabelTable) -> Decisions:
         """Find the known cells of ``other`` in ``table``."""
-        rows, columns = (
-            table.index.images.find_distinct(other.images),
-            table.index.classes.find(other.classes),
+        of_image = table.index.images.find_distinct(other.images)
+        of_class = table.index.classes.find(other.classes)
+        rows, columns = np.nonzero(other.cells)
+        values = other.cells[rows, columns]
+        return cls._among(
+            of_image[rows],
+            of_class[columns],
+            values,
+            lambda at: (other.images[rows[at]], other.classes[columns[at]]),
         )
-        rows_in, columns_in = np.nonzero(other.cells)
-        found = (rows[rows_in] >= 0) & (columns[columns_in] >= 0)
-        first = None if found.all() else int(np.argmin(found))
-        return cls(
-            rows[rows_in[found]],
-            columns[columns_in[found]],
-            other.cells[rows_in[found], columns_in[found]],
-            int((~found).sum()),
-            None if first is None else (other.images[rows_in[first]], other.classes[columns_in[first]]),
-        )
+
+    @classmethod
+    def _among(
+        cls, rows: IntArray, columns: IntArray, values: Cells, names: Callable[[int], tuple[str, str]]
+    ) -> Decisions:
+        """Leave out cells whose row or column is -1; ``names`` returns image and class of the cell at a position."""
+        found = (rows >= 0) & (columns >= 0)
+        lost = np.flatnonzero(~found)
+        first = names(int(lost[0])) if len(lost) else None
+        return cls(rows[found], columns[found], values[found], len(lost), first)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -118,13 +114,6 @@ class DecisionCounts:
     first_elsewhere: tuple[str, str] | None
 
 
-class AppliedDecisions(NamedTuple):
-    """A table with decisions written into it, and what they did."""
-
-    table: LabelTable
-    counts: DecisionCounts
-
-
 def apply_decisions(
     table: LabelTable,
     decisions: Decisions,
@@ -133,8 +122,8 @@ def apply_decisions(
     origin: str | os.PathLike[str] = "the decision",
     where: str | os.PathLike[str] | None = None,
     remedy: str | Sentence = _OVERWRITE,
-) -> AppliedDecisions:
-    """Return the table with the decisions written into it.
+) -> tuple[LabelTable, DecisionCounts]:
+    """Return the table with the decisions written into it, and what they did.
 
     Args:
         table: stays as it is.
@@ -183,17 +172,14 @@ absent; correct one of them.
             f"{_cell(table, decisions, at)} is both present and absent in {os.fspath(origin)}",
             remedy="remove one",
         )
-    return AppliedDecisions(
-        table.with_cells(cells),
-        DecisionCounts(
-            present=int((new & (values == PRESENT)).sum()),
-            absent=int((new & (values == ABSENT)).sum()),
-            confirmed=int((before == values).sum()),
-            overwritten=int(clash.sum()) if conflicts == "replace" else 0,
-            kept=int(clash.sum()) if conflicts == "keep" else 0,
-            elsewhere=decisions.elsewhere,
-            first_elsewhere=decisions.first_elsewhere,
-        ),
+    return table.with_cells(cells), DecisionCounts(
+        present=int((new & (values == PRESENT)).sum()),
+        absent=int((new & (values == ABSENT)).sum()),
+        confirmed=int((before == values).sum()),
+        overwritten=int(clash.sum()) if conflicts == "replace" else 0,
+        kept=int(clash.sum()) if conflicts == "keep" else 0,
+        elsewhere=decisions.elsewhere,
+        first_elsewhere=decisions.first_elsewhere,
     )
 
 

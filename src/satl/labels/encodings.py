@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -51,74 +50,55 @@ class Encoding:
     reads: Mapping[str, int]
     writes: Mapping[int, str]
 
-    def lookup(self) -> npt.NDArray[np.int8]:
-        """Int8 (256,): the state of every code, and 2 where this encoding does not read it."""
-        table = np.full(256, 2, dtype=np.int8)
-        for value, state in self.reads.items():
-            table[_CODES[value]] = state
-        return table
 
-
-def _encoding(
-    name: str, summary: str, reads: Mapping[str, int], writes: tuple[str, str, str | None]
-) -> tuple[str, Encoding]:
-    out = {
-        state: text
-        for state, text in zip((PRESENT, ABSENT, UNKNOWN), writes, strict=True)
-        if text is not None
-    }
-    return name, Encoding(name, summary, MappingProxyType(dict(reads)), MappingProxyType(out))
-
-
-ENCODINGS: Mapping[str, Encoding] = MappingProxyType(
-    dict(
-        (
-            _encoding(
-                "complete",
-                "1 present, 0 absent, nothing unknown",
-                {"1": PRESENT, "0": ABSENT},
-                ("1", "0", None),
-            ),
-            _encoding(
-                "blank",
-                "1 present, 0 absent, blank unknown",
-                {"1": PRESENT, "0": ABSENT, BLANK: UNKNOWN},
-                ("1", "0", ""),
-            ),
-            _encoding(
-                "signed",
-                "1 present, -1 absent, 0 or blank unknown",
-                {"1": PRESENT, "-1": ABSENT, "0": UNKNOWN, BLANK: UNKNOWN},
-                ("1", "-1", "0"),
-            ),
-            _encoding(
-                "csl",
-                "1 present, 0 absent, -1 unknown",
-                {"1": PRESENT, "0": ABSENT, "-1": UNKNOWN},
-                ("1", "0", "-1"),
-            ),
-            _encoding(
-                "chexpert",
-                "1 present, 0 absent, blank unknown, -1 (uncertain) unknown",
-                {"1": PRESENT, "0": ABSENT, "-1": UNKNOWN, BLANK: UNKNOWN},
-                ("1", "0", ""),
-            ),
-            _encoding(
-                "words",
-                "present or yes, absent or no, unknown or blank",
-                {
-                    **dict.fromkeys(_PRESENT_WORDS, PRESENT),
-                    **dict.fromkeys(_ABSENT_WORDS, ABSENT),
-                    **dict.fromkeys(_UNKNOWN_WORDS, UNKNOWN),
-                    "1": PRESENT,
-                    "0": ABSENT,
-                    BLANK: UNKNOWN,
-                },
-                ("present", "absent", "unknown"),
-            ),
-        )
+ENCODINGS: Mapping[str, Encoding] = {
+    encoding.name: encoding
+    for encoding in (
+        Encoding(
+            "complete",
+            "1 present, 0 absent, nothing unknown",
+            {"1": PRESENT, "0": ABSENT},
+            {PRESENT: "1", ABSENT: "0"},
+        ),
+        Encoding(
+            "blank",
+            "1 present, 0 absent, blank unknown",
+            {"1": PRESENT, "0": ABSENT, BLANK: UNKNOWN},
+            {PRESENT: "1", ABSENT: "0", UNKNOWN: ""},
+        ),
+        Encoding(
+            "signed",
+            "1 present, -1 absent, 0 or blank unknown",
+            {"1": PRESENT, "-1": ABSENT, "0": UNKNOWN, BLANK: UNKNOWN},
+            {PRESENT: "1", ABSENT: "-1", UNKNOWN: "0"},
+        ),
+        Encoding(
+            "csl",
+            "1 present, 0 absent, -1 unknown",
+            {"1": PRESENT, "0": ABSENT, "-1": UNKNOWN},
+            {PRESENT: "1", ABSENT: "0", UNKNOWN: "-1"},
+        ),
+        Encoding(
+            "chexpert",
+            "1 present, 0 absent, blank unknown, -1 (uncertain) unknown",
+            {"1": PRESENT, "0": ABSENT, "-1": UNKNOWN, BLANK: UNKNOWN},
+            {PRESENT: "1", ABSENT: "0", UNKNOWN: ""},
+        ),
+        Encoding(
+            "words",
+            "present or yes, absent or no, unknown or blank",
+            {
+                **dict.fromkeys(_PRESENT_WORDS, PRESENT),
+                **dict.fromkeys(_ABSENT_WORDS, ABSENT),
+                **dict.fromkeys(_UNKNOWN_WORDS, UNKNOWN),
+                "1": PRESENT,
+                "0": ABSENT,
+                BLANK: UNKNOWN,
+            },
+            {PRESENT: "present", ABSENT: "absent", UNKNOWN: "unknown"},
+        ),
     )
-)
+}
 """The encodings by name."""
 
 
@@ -231,9 +211,12 @@ def detect_encoding(counts: Mapping[str, int], where: str = "the table") -> Enco
     raise _refusal(counts, where)
 
 
-def decode(codes: npt.NDArray[np.uint8], encoding: Encoding) -> Cells:
-    """Turn codes into int8 states of the same shape; 2 marks what the encoding does not read."""
-    return encoding.lookup()[codes]
+def decode(codes: npt.NDArray[np.uint8], reads: Mapping[str, int]) -> Cells:
+    """Turn codes into int8 states of the same shape; 2 marks what is not in ``reads`` (plain value -> state)."""
+    lookup = np.full(256, 2, dtype=np.int8)
+    for value, state in reads.items():
+        lookup[_CODES[value]] = state
+    return lookup[codes]
 
 
 def default_encoding(cells: Cells) -> Encoding:

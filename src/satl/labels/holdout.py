@@ -57,12 +57,6 @@ class HeldOut:
     fraction: FloatArray
     seed: int
 
-    def training_labels(self, labels: npt.ArrayLike) -> LabelMatrix:
-        """Return the labels (N, C) as training may see them: held-out cells are unknown."""
-        known = as_labels(labels, self.mask.shape)
-        as_held_out(self.mask, known)
-        return np.where(self.mask, np.int8(0), known)
-
     def save(self, path: str | Path, images: Sequence[str], classes: Sequence[str]) -> None:
         """Write the choice to an ``.npz`` file; the same choice gives the same bytes.
 
@@ -172,10 +166,7 @@ def hold_out(
     >>> int(chosen.mask.sum()), int(chosen.mask[labels == 1].sum()), chosen.fraction.round(3)
     (238, 120, array([0.119]))
     """
-    array = np.asarray(labels)
-    known = as_labels(array, array.shape)
-    if known.ndim != 2:
-        raise ArrayError(f"labels must have the shape (images, classes), not {known.shape}.")
+    known = _as_label_matrix(labels)
     if fraction is None:
         positives, negatives = (np.count_nonzero(known == sign, axis=0) for sign in (1, -1))
         share = hold_out_fraction(positives, negatives, precision, confidence, guard)
@@ -209,10 +200,7 @@ def assign_folds(labels: npt.ArrayLike, folds: int = 5, seed: int = 0) -> npt.ND
     """
     if not 2 <= folds <= 100:
         raise SatlError(f"Cross-fitting needs 2 to 100 folds, not {folds}.")
-    array = np.asarray(labels)
-    known = as_labels(array, array.shape)
-    if known.ndim != 2:
-        raise ArrayError(f"labels must have the shape (images, classes), not {known.shape}.")
+    known = _as_label_matrix(labels)
     result = np.empty(known.shape, dtype=np.int8)
     for column in range(known.shape[1]):
         random = _random(seed, _FOLD_STREAM, column)
@@ -223,6 +211,13 @@ def assign_folds(labels: npt.ArrayLike, folds: int = 5, seed: int = 0) -> npt.ND
             turn = (np.arange(len(rows)) + random.integers(folds)) % folds
             result[random.permutation(rows), column] = turn
     return result
+
+
+def _as_label_matrix(labels: npt.ArrayLike) -> LabelMatrix:
+    array = np.asarray(labels)
+    if array.ndim != 2:
+        raise ArrayError(f"labels must have the shape (images, classes), not {array.shape}.")
+    return as_labels(array, array.shape)
 
 
 def _random(*key: int) -> np.random.Generator:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import TableError, nearest
+from satl.errors import TableError
+from satl.files import nearest_file
 from satl.labels import TableFile
 
 SCORE_KEYS = ("scores", "probabilities")
@@ -95,9 +96,8 @@ def find_reader(path: Path) -> ScoreReader:
     import satl.scores.readers  # noqa: F401  (registers every reader)
 
     if not path.exists():
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise TableError(
-            f"does not exist{nearest(path.name, siblings)}", where=path, remedy="check the path of the scores"
+            f"does not exist{nearest_file(path)}", where=path, remedy="check the path of the scores"
         )
     for reader in READERS.values():
         if reader.reads(path):

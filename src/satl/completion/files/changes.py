@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import RunError, Sentence, Task
+from satl.errors import RunError, Sentence, Task, first_line
 from satl.labels import LabelTable
 from satl.labels.bands import BANDS
 from satl.labels.cells import IntArray, NameIndex
@@ -199,8 +199,7 @@ def read_changes(path: str | Path, table: LabelTable) -> Iterator[ChangeBlock]:
                 start += len(block.row)
     except (pa.ArrowInvalid, OSError) as error:
         _explain(file, table)
-        reason = str(error).splitlines()[0].rstrip(".")[:160]
-        raise RunError(f"cannot be read ({reason})", where=file, remedy=COMPLETE_AGAIN) from None
+        raise RunError(f"cannot be read ({first_line(error)})", where=file, remedy=COMPLETE_AGAIN) from None
 
 
 def _positions(column: Any, index: NameIndex) -> IntArray:

@@ -10,10 +10,10 @@ import numpy as np
 from satl.errors import TableError, nearest
 from satl.labels.datasets.layout import joined, require_one, splits_option
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
-from satl.labels.encodings import VALUES, value_code
+from satl.labels.encodings import VALUES, decode, value_code
 from satl.labels.io.wide import Coded
 from satl.labels.io.wide_csv import csv_header, read_csv_codes
-from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
+from satl.labels.table import ABSENT, PRESENT, UNKNOWN, Cells, LabelTable
 
 METADATA = ("Sex", "Age", "Frontal/Lateral", "AP/PA")
 """Columns of the published files that are not findings."""
@@ -41,27 +41,21 @@ def read_chexpert(root: Path, *, splits: Sequence[str], uncertain: str | None) -
     return joined(root, classes, parts)
 
 
-def _cells(
-    coded: Coded, classes: tuple[str, ...], path: Path, uncertain: str | None
-) -> np.ndarray[tuple[int, ...], np.dtype[np.int8]]:
+def _cells(coded: Coded, classes: tuple[str, ...], path: Path, uncertain: str | None) -> Cells:
     for name in classes:
         if name not in coded.classes:
             raise TableError(
                 f"{path} has no column {name!r}{nearest(name, coded.classes)}: use files of one release."
             )
     codes = coded.codes[:, [coded.classes.index(name) for name in classes]]
-    lookup = np.full(256, 2, dtype=np.int8)
-    for value, state in (("1", PRESENT), ("0", ABSENT), ("", UNKNOWN)):
-        lookup[value_code(value)] = state
     count = int((codes == value_code("-1")).sum())
     if count and uncertain is None:
         raise TableError(
             f"{path} calls {count:,} findings uncertain (-1): say what that means with the option uncertain: "
             f"unknown, present or absent."
         )
-    if uncertain is not None:
-        lookup[value_code("-1")] = _STATES[uncertain]
-    cells = lookup[codes]
+    reads = {"1": PRESENT, "0": ABSENT, "": UNKNOWN}
+    cells = decode(codes, reads if uncertain is None else {**reads, "-1": _STATES[uncertain]})
     wrong = cells == 2
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.errors import TableError, nearest
+from satl.errors import TableError
+from satl.files import nearest_file
 from satl.labels.datasets.registry import Option
 from satl.labels.io.text_files import read_lines
 from satl.labels.table import Cells, LabelTable
@@ -25,8 +26,7 @@ def require_file(path: Path, remedy: str) -> Path:
         return path
     if path.is_dir():
         raise TableError(f"{path} is a folder, but must be a file: {remedy}.")
-    beside = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    raise TableError(f"{path} is missing{nearest(path.name, beside)}: {remedy}.")
+    raise TableError(f"{path} is missing{nearest_file(path)}: {remedy}.")
 
 
 def require_one(root: Path, names: Sequence[str], remedy: str) -> Path:

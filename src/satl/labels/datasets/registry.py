@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from satl.errors import ConfigError, TableError, nearest
+from satl.labels.io.text_files import unreadable
 from satl.labels.table import LabelTable
 
 Kind = Literal["flag", "choice", "choices", "integer", "path"]
@@ -115,10 +116,7 @@ def read_dataset(name: str, root: str | os.PathLike[str], **options: Any) -> Lab
     try:
         return dataset.read(folder, **values)
     except OSError as error:
-        place = error.filename or folder
-        raise TableError(
-            f"{place} cannot be read ({error.strerror or error}): check its permissions."
-        ) from None
+        raise unreadable(error.filename or folder, error) from None
 
 
 def _plain(dataset: str, option: Option, value: Any) -> Any:

@@ -7,7 +7,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 import numpy as np
@@ -46,9 +45,7 @@ class ArrayFile:
     def __enter__(self) -> ArrayFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._zip.close()
 
     def __contains__(self, name: object) -> bool:
@@ -143,13 +140,18 @@ def write_label_arrays(
 
     No second table is made of them, which for a large one takes seconds. ``encoding`` is signed or csl.
     """
+    write_arrays(path, label_arrays(table, cells, encoding))
+
+
+def label_arrays(
+    table: LabelTable, cells: npt.NDArray[np.int8], encoding: str
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of an ``.npz`` file with these cells (N, C) for a table; ``encoding`` is signed or csl."""
     csl = np.array([0, -1, 1], dtype=np.int8)
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays = {
         "images": np.array(table.images, dtype=np.str_),
         "classes": np.array(table.classes, dtype=np.str_),
         "cells": np.ascontiguousarray(cells if encoding == "signed" else csl[cells + 1]),
         "encoding": np.array(encoding),
     }
-    if table.split is not None:
-        arrays["split"] = table.split
-    write_arrays(path, arrays)
+    return arrays if table.split is None else {**arrays, "split": table.split}

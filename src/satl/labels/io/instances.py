@@ -20,7 +20,7 @@ import numpy.typing as npt
 from satl.errors import TableError
 from satl.labels.io.cache import Arrays, cached_arrays, fingerprint
 from satl.labels.io.json_stream import json_elements
-from satl.labels.io.wide import unique_images
+from satl.labels.io.wide import complete_splits, unique_images
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, Cells
 
 _KIND = "instances 1"
@@ -220,8 +220,16 @@ def _assemble(path: Path, columns: _Columns, seen: set[str]) -> Instances:
             f"{path}: image {columns.file_names[row]!r} has {categories[at][1]!r} both annotated and in its "
             f"'neg_category_ids': remove one."
         )
-    splits = _checked_splits(path, columns)
-    return Instances(path, tuple(columns.file_names), splits, categories, positive, negative, complete)
+    splits = complete_splits(columns.splits, columns.file_names, path, "entry")
+    return Instances(
+        path,
+        tuple(columns.file_names),
+        None if splits is None else tuple(splits.tolist()),
+        categories,
+        positive,
+        negative,
+        complete,
+    )
 
 
 def _numbered(ids: Sequence[Any], path: Path) -> dict[Any, int]:
@@ -273,15 +281,3 @@ def _distinct(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Sort and drop repetitions; ``numpy.unique`` builds a hash table, several times slower on sorted millions."""
     ordered = np.sort(positions, kind="stable")
     return ordered[np.diff(ordered, prepend=-1) > 0]
-
-
-def _checked_splits(path: Path, columns: _Columns) -> tuple[str, ...] | None:
-    given = [name for name in columns.splits if name is not None]
-    if not given:
-        return None
-    if len(given) < len(columns.splits):
-        row = columns.splits.index(None)
-        raise TableError(
-            f"{path}: image {columns.file_names[row]!r} (entry {row + 1}) has no 'split', but others have: add it."
-        )
-    return tuple(given)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from satl.errors import TableError
-from satl.labels.io.text_files import check_start
+from satl.labels.io.text_files import check_start, unreadable
 
 _PIECE = 1 << 20
 _NEAR_END = 8
@@ -80,9 +80,7 @@ def _opened(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:
-        raise TableError(
-            f"{path} cannot be read ({error.strerror or error}): check its permissions."
-        ) from None
+        raise unreadable(path, error) from None
 
 
 class _Text:

@@ -21,7 +21,7 @@ from satl.errors import TableError, nearest
 from satl.labels.cells import NameIndex
 from satl.labels.encodings import Encoding, refuse_encoding
 from satl.labels.io.registry import Format, TableFile, register_format
-from satl.labels.io.wide import build, unique_images
+from satl.labels.io.wide import build, complete_splits, unique_images
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
 _LISTS = "lists positive and negative by name"
@@ -74,16 +74,7 @@ def read_jsonl(path: Path, encoding: str | None) -> TableFile:
                 f"which its 'classes' line lacks{nearest(flat[at], classes)}: correct or add it."
             )
         cells[rows, columns] = state
-    split = None
-    if any(name is not None for name in splits):
-        for row_at, split_name in enumerate(splits):
-            if split_name is None:
-                raise TableError(
-                    f"{path}: row {row_at + 1} (image {images[row_at]!r}) has no 'split', "
-                    f"but others have: add it."
-                )
-        split = np.array(splits, dtype=np.str_)
-    table = build(path, tuple(images), tuple(classes), cells, split)
+    table = build(path, tuple(images), tuple(classes), cells, complete_splits(splits, images, path))
     counts = {"positive": int((cells == PRESENT).sum()), "negative": int((cells == ABSENT).sum())}
     return TableFile(table, path, "jsonl", None, False, counts)
 

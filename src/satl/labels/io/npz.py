@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError
 from satl.labels.encodings import NOT_A_LABEL, Encoding, array_codes
+from satl.labels.io.arrays import ArrayFile, label_arrays
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import Coded, decode_coded, not_a_label, split_names, unique_images
 from satl.labels.table import LabelTable
@@ -23,34 +22,30 @@ CELL_KEYS = ("cells", "labels")
 
 def read_npz(path: Path, encoding: str | None) -> TableFile:
     """Read an ``.npz`` file; ``truth`` is read in the encoding of ``cells``."""
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            raise ValueError("a single array, as numpy.save writes it")
-        with loaded as file:
-            arrays = {key: file[key] for key in file.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        if "Object arrays" in str(error):
-            raise TableError(
-                f"{path} holds Python objects, which are not loaded for safety: save names as text arrays, "
-                f"np.array(names, dtype=str)."
-            ) from None
-        raise TableError(f"{path} is not a readable .npz file: save it with numpy.savez.") from None
-    images = unique_images(tuple(_texts(arrays, IMAGE_KEYS, path)), path)
-    classes = tuple(_texts(arrays, CLASS_KEYS, path))
-    key, cells = _pick(arrays, CELL_KEYS, path)
-    shape = (len(images), len(classes))
-    codes = _codes(cells, key, shape, images, classes, path)
-    truth = None
-    if "truth" in arrays:
-        truth = _codes(arrays["truth"], "truth", shape, images, classes, path)
-    split = None
-    if "split" in arrays:
-        if arrays["split"].shape != (len(images),):
-            raise TableError(f"{path}: 'split' has shape {arrays['split'].shape}, not ({len(images)},).")
-        split = split_names(arrays["split"].tolist(), images, path)
-    stated = str(arrays["encoding"]) if "encoding" in arrays else None
-    return decode_coded(Coded(images, classes, codes, split, truth), path, "npz", encoding, stated)
+    with ArrayFile(path) as arrays:
+        images = unique_images(_texts(arrays, IMAGE_KEYS), path)
+        classes = _texts(arrays, CLASS_KEYS)
+        split = None
+        if "split" in arrays:
+            if arrays.shape("split") != (len(images),):
+                raise TableError(f"{path}: 'split' has shape {arrays.shape('split')}, not ({len(images)},).")
+            split = split_names(arrays.read("split").tolist(), images, path)
+        return read_label_arrays(arrays, _require(arrays, CELL_KEYS), images, classes, encoding, split)
+
+
+def read_label_arrays(
+    arrays: ArrayFile,
+    key: str,
+    images: tuple[str, ...],
+    classes: tuple[str, ...],
+    encoding: str | None,
+    split: list[str] | None = None,
+) -> TableFile:
+    """Read the array of labels called ``key``, with ``truth`` and ``encoding`` where the file has them."""
+    cells = _codes(arrays, key, images, classes)
+    truth = _codes(arrays, "truth", images, classes) if "truth" in arrays else None
+    stated = str(arrays.read("encoding")) if "encoding" in arrays else None
+    return decode_coded(Coded(images, classes, cells, split, truth), arrays.path, "npz", encoding, stated)
 
 
 def write_npz(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
@@ -60,57 +55,48 @@ def write_npz(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
         raise TableError(
             f"an .npz table holds numbers, not '{name}': write it in encoding 'signed' or 'csl'."
         )
-    lookup = np.array([-1, 0, 1] if name == "signed" else [0, -1, 1], dtype=np.int8)
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "images": np.array(table.images, dtype=np.str_),
-        "classes": np.array(table.classes, dtype=np.str_),
-        "cells": lookup[table.cells + 1],
-        "encoding": np.array(name),
-    }
-    if table.split is not None:
-        arrays["split"] = table.split
+    arrays = label_arrays(table, table.cells, name)
     if table.truth is not None:
-        arrays["truth"] = lookup[table.truth + 1]
+        arrays["truth"] = label_arrays(table, table.truth, name)["cells"]
     with path.open("wb") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
 
 
-def _pick(
-    arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...], path: Path
-) -> tuple[str, npt.NDArray[Any]]:
-    for name in names:
-        if name in arrays:
-            return name, arrays[name]
-    raise TableError(
-        f"{path}: there is no array called {' or '.join(repr(n) for n in names)} "
-        f"(arrays: {', '.join(map(repr, arrays)) or 'none'}): add it to the file."
-    )
+def _require(arrays: ArrayFile, names: tuple[str, ...]) -> str:
+    found = arrays.first(names)
+    if found is None:
+        raise TableError(
+            f"{arrays.path}: there is no array called {' or '.join(map(repr, names))} ({arrays.listed}): add it to "
+            "the file."
+        )
+    return found
 
 
-def _texts(arrays: dict[str, npt.NDArray[Any]], names: tuple[str, ...], path: Path) -> list[str]:
-    key, values = _pick(arrays, names, path)
+def _texts(arrays: ArrayFile, names: tuple[str, ...]) -> tuple[str, ...]:
+    key = _require(arrays, names)
+    values = arrays.read(key)
     if values.ndim != 1 or values.dtype.kind not in "Ui":
-        raise TableError(f"{path}: {key!r} must be a list of texts, not {values.dtype} {values.shape}.")
-    return [str(value).strip() for value in values.tolist()]
+        raise TableError(
+            f"{arrays.path}: {key!r} must be a list of texts, not {values.dtype} {values.shape}."
+        )
+    return tuple(str(value).strip() for value in values.tolist())
 
 
 def _codes(
-    values: npt.NDArray[Any],
-    key: str,
-    shape: tuple[int, int],
-    images: tuple[str, ...],
-    classes: tuple[str, ...],
-    path: Path,
+    arrays: ArrayFile, key: str, images: tuple[str, ...], classes: tuple[str, ...]
 ) -> npt.NDArray[np.uint8]:
-    if values.shape != shape:
-        raise TableError(f"{path}: {key!r} has shape {values.shape}, but the names say {shape}.")
-    if values.dtype.kind not in "iufbU":
-        raise TableError(f"{path}: {key!r} must hold numbers or words, not {values.dtype}.")
+    values = arrays.read(key)
+    shape = (len(images), len(classes))
+    if values.shape != shape or values.dtype.kind not in "iufbU":
+        raise TableError(
+            f"{key!r} must hold labels of the shape {shape}, not {values.dtype} {values.shape}.",
+            where=arrays.path,
+        )
     codes = array_codes(values)
     wrong = codes == NOT_A_LABEL
     if wrong.any():
         row, column = (int(i) for i in np.argwhere(wrong)[0])
-        raise not_a_label(path, row, images[row], classes[column], values[row, column])
+        raise not_a_label(arrays.path, row, images[row], classes[column], values[row, column])
     return codes
 
 

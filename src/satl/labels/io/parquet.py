@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import Argument, Sentence, TableError
+from satl.errors import Argument, Sentence, TableError, first_line
 from satl.labels.encodings import ENCODINGS, Encoding, require_writable
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import check_header, code_columns, decode_coded, wide_header, without_ignored
@@ -48,8 +48,9 @@ def parquet_columns(path: Path) -> tuple[list[str], list[Any], str | None]:
     try:
         arrow = pyarrow.parquet.ParquetFile(path).read()
     except (pa.ArrowInvalid, pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")[:160]
-        raise TableError(f"{path} is not a readable Parquet file ({reason}): save it again.") from None
+        raise TableError(
+            f"{path} is not a readable Parquet file ({first_line(error)}): save it again."
+        ) from None
     stated = (arrow.schema.metadata or {}).get(ENCODING_KEY)
     header = arrow.schema.names
     # pandas stores the row numbers of a frame under this name: they are not a class.

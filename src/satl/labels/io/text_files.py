@@ -28,6 +28,13 @@ def csv_field(text: str, separators: str = ",") -> str:
     return text
 
 
+def unreadable(path: str | Path, error: OSError) -> TableError:
+    """Return the error of a file that the system does not let us read."""
+    return TableError(
+        f"cannot be read ({error.strerror or error})", where=path, remedy="check its permissions"
+    )
+
+
 def check_text(data: bytes, path: Path, kind: str) -> None:
     """Refuse what is not UTF-8 text, and name its kind if it can be recognised; ``kind`` is "CSV" or "JSON"."""
     check_start(data[:64], path, kind)
@@ -67,9 +74,7 @@ def read_lines(path: Path) -> list[tuple[int, str]]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise TableError(
-            f"{path} cannot be read ({error.strerror or error}): check its permissions."
-        ) from None
+        raise unreadable(path, error) from None
     check_text(data, path, "a text list")
     lines = _LINE_END.split(data.removeprefix(BOM).decode("utf-8"))
     found = [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]

@@ -244,6 +244,25 @@ def split_names(values: Sequence[object], images: Sequence[str], path: Path) -> 
     return names
 
 
+def complete_splits(
+    splits: Sequence[str | None], images: Sequence[str], path: Path, unit: str = "row"
+) -> npt.NDArray[np.str_] | None:
+    """Return the splits (N,) of a file where each entry may name one: None if none does, an error if only some do.
+
+    Args:
+        unit: what the file calls an entry, for the message.
+    """
+    missing = [row for row, name in enumerate(splits) if name is None]
+    if len(missing) == len(splits):
+        return None
+    if missing:
+        row = missing[0]
+        raise TableError(
+            f"{path}: {unit} {row + 1} (image {images[row]!r}) has no split, but others have: add it."
+        )
+    return np.array(splits, dtype=np.str_)
+
+
 def decode_coded(
     coded: Coded, path: Path, format: str, encoding: str | None, stated: str | None = None
 ) -> TableFile:
@@ -253,7 +272,7 @@ def decode_coded(
     counts = value_counts(coded.codes)
     named = encoding or stated
     chosen = detect_encoding(counts, str(path)) if named is None else find_encoding(named)
-    cells = decode(coded.codes, chosen)
+    cells = decode(coded.codes, chosen.reads)
     unread = cells == 2
     if unread.any():
         row, column = (int(i) for i in np.argwhere(unread)[0])
@@ -268,7 +287,7 @@ def decode_coded(
         )
     truth: Cells | None = None
     if coded.truth is not None:
-        truth = decode(coded.truth, chosen)
+        truth = decode(coded.truth, chosen.reads)
         if (truth == 2).any():
             raise TableError(f"{path}: its truth has values without a meaning in encoding '{chosen.name}'.")
     split = None if coded.split is None else np.array(coded.split, dtype=np.str_)

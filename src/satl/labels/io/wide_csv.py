@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import TableError
+from satl.errors import TableError, first_line
 from satl.labels.encodings import Encoding, default_encoding, require_writable
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import BOM, check_text, csv_field
@@ -87,7 +87,7 @@ def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
         )
     except pa.ArrowInvalid as error:
         _explain_ragged(data, len(header), path)
-        raise TableError(f"{path} cannot be read as CSV ({_one_line(error)}): check its quotes.") from None
+        raise TableError(f"{path} cannot be read as CSV ({first_line(error)}): check its quotes.") from None
     return header, arrow.columns
 
 
@@ -173,10 +173,6 @@ def _explain_ragged(data: bytes, columns: int, path: Path) -> None:
                 f"but the header has {columns}: add or remove a "
                 f"{'comma' if delimiter_of(path) == ',' else 'tab'}, or quote a value that contains one."
             )
-
-
-def _one_line(error: Exception) -> str:
-    return str(error).splitlines()[0].rstrip(".")[:200]
 
 
 register_format(Format("csv", (".csv", ".tsv"), read_csv, write_csv, ignores_columns=True))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from satl.errors import TableError
+from satl.errors import TableError, first_line
 from satl.scores.arrow_columns import open_columns, require_numbers
 from satl.scores.score_reader import ScoreFile, ScoreReader, has_extension, register_reader
 
@@ -29,9 +29,8 @@ def open_arrow(path: Path, classes: Sequence[str] | None) -> Iterator[ScoreFile]
 
             yield open_columns(path, file.schema.names, read, classes)
     except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")[:160]
         raise TableError(
-            f"is not a readable Arrow file ({reason})", where=path, remedy="save it again"
+            f"is not a readable Arrow file ({first_line(error)})", where=path, remedy="save it again"
         ) from None
 
 

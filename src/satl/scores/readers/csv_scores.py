@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from satl.errors import TableError
+from satl.errors import TableError, first_line
+from satl.labels.io.wide_csv import delimiter_of
 from satl.scores.arrow_columns import open_columns
 from satl.scores.score_reader import ScoreFile, ScoreReader, has_extension, register_reader
 
@@ -57,7 +58,7 @@ def open_csv(path: Path, classes: Sequence[str] | None) -> Iterator[ScoreFile]:
 
 
 def _read_header(path: Path) -> _Text:
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = delimiter_of(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             rows = csv.reader(stream, delimiter=delimiter, strict=True)
@@ -102,8 +103,7 @@ def _explained(text: _Text, numbers: Sequence[int], error: Exception) -> TableEr
                         )
     except (csv.Error, UnicodeDecodeError):
         pass
-    reason = str(error).splitlines()[0].rstrip(".")[:200]
-    return TableError(f"cannot be read as CSV ({reason})", where=path, remedy="check its quotes")
+    return TableError(f"cannot be read as CSV ({first_line(error)})", where=path, remedy="check its quotes")
 
 
 def _is_number(text: str) -> bool:

@@ -9,17 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError
-from satl.labels import TableFile
-from satl.labels.encodings import NOT_A_LABEL, array_codes
 from satl.labels.io.arrays import ArrayFile
-from satl.labels.io.npz import CELL_KEYS, CLASS_KEYS, IMAGE_KEYS
-from satl.labels.io.wide import Coded, decode_coded, not_a_label, unique_images
+from satl.labels.io.npz import CELL_KEYS, CLASS_KEYS, IMAGE_KEYS, read_label_arrays
+from satl.labels.io.wide import unique_images
 from satl.scores.score_reader import SCORE_KEYS, Block, ScoreFile, ScoreReader, has_extension, register_reader
 
 
@@ -58,7 +55,9 @@ def open_npz(path: Path, classes: Sequence[str] | None) -> Iterator[ScoreFile]:
             read_uncertainty=(lambda: _uncertainty(arrays, shape)) if "uncertainty" in arrays else None,
             read_labels=None
             if labels is None
-            else lambda images, classes, encoding: _labels(arrays, labels, images, classes, encoding),
+            else lambda images, classes, encoding: read_label_arrays(
+                arrays, labels, unique_images(images, path), classes, encoding
+            ),
         )
 
 
@@ -114,34 +113,6 @@ def _uncertainty(arrays: ArrayFile, shape: tuple[int, ...]) -> npt.NDArray[np.fl
             f"'uncertainty' must hold numbers of the shape {shape} of the scores.", where=arrays.path
         )
     return values.astype(np.float32)
-
-
-def _labels(
-    arrays: ArrayFile, key: str, images: tuple[str, ...], classes: tuple[str, ...], encoding: str | None
-) -> TableFile:
-    cells = _codes(arrays, key, images, classes)
-    truth = _codes(arrays, "truth", images, classes) if "truth" in arrays else None
-    stated = str(arrays.read("encoding")) if "encoding" in arrays else None
-    coded = Coded(unique_images(images, arrays.path), classes, cells, None, truth)
-    return decode_coded(coded, arrays.path, "npz", encoding, stated)
-
-
-def _codes(
-    arrays: ArrayFile, key: str, images: tuple[str, ...], classes: tuple[str, ...]
-) -> npt.NDArray[np.uint8]:
-    values: npt.NDArray[Any] = arrays.read(key)
-    shape = (len(images), len(classes))
-    if values.shape != shape or values.dtype.kind not in "iufbU":
-        raise TableError(
-            f"{key!r} must hold labels of the shape {shape} of the scores, not {values.dtype} {values.shape}.",
-            where=arrays.path,
-        )
-    codes = array_codes(values)
-    wrong = codes == NOT_A_LABEL
-    if wrong.any():
-        row, column = (int(i) for i in np.argwhere(wrong)[0])
-        raise not_a_label(arrays.path, row, images[row], classes[column], values[row, column])
-    return codes
 
 
 register_reader(ScoreReader(".npz", has_extension(".npz"), open_npz))

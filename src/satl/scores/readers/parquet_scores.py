@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from satl.errors import TableError
+from satl.errors import TableError, first_line
 from satl.scores.arrow_columns import open_columns, require_numbers
 from satl.scores.score_reader import ScoreFile, ScoreReader, has_extension, register_reader
 
@@ -27,9 +27,8 @@ def open_parquet(
         # Pages are read as they are needed: a row group may hold the whole table.
         file = pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
     except (pa.ArrowInvalid, pa.ArrowException, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")[:160]
         raise TableError(
-            f"is not a readable Parquet file ({reason})", where=path, remedy="save it again"
+            f"is not a readable Parquet file ({first_line(error)})", where=path, remedy="save it again"
         ) from None
     header = [name for name in file.schema_arrow.names if name not in leave_out]
 
