@@ -51,7 +51,7 @@ def test_hugging_face_lines(tmp_path: Path) -> None:
     [
         ('{"file_name": "a", "positive": ["x"]}\n{"file_name": "a"}\n', "line 1 and line 2 are both about"),
         ('{"positive": ["x"]}\n', "line 1 names no image"),
-        ('{"file_name": "a", "positive": "x"}\n', "line 1: 'positive' is not a list"),
+        ('{"file_name": "a", "positive": "x"}\n', "line 1: its 'positive' is not a list"),
         ('{"file_name": "a", "positive": ["x"], "negative": ["x"]}\n', "'x' is both present and absent"),
         ('{"file_name": "a"', "line 1 is not JSON"),
         ('{"file_name": "a", "positive": [" x"]}\n', "begins or ends with white space"),

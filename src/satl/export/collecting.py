@@ -48,19 +48,14 @@ class Collector:
         """Begin the next image and return its row."""
         number = len(self._row) + 1
         if not isinstance(name, str) or not name.strip():
-            raise TableError(
-                f"{self.path}: {self.unit} {number} names no image: add it or remove the {self.unit}."
-            )
+            raise self._fault(number, f" names no image: add it or remove the {self.unit}.")
         row = self._row.setdefault(name, len(self._row))
         if row != number - 1:
-            raise TableError(
-                f"{self.path}: {self.unit} {row + 1} and {self.unit} {number} are both about image {name!r}: "
-                "remove one."
+            raise self._fault(
+                row + 1, f" and {self.unit} {number} are both about image {name!r}: remove one."
             )
         if split is not None and not isinstance(split, str):
-            raise TableError(
-                f"{self.path}: {self.unit} {number}: its split {split!r} is not text: correct it."
-            )
+            raise self._fault(number, f": its split {split!r} is not text: correct it.")
         self._splits.append(split)
         return row
 
@@ -76,9 +71,10 @@ class Collector:
         code = _CODES.get(band) if isinstance(band, str) else None
         sign = _SIGNS.get(value) if isinstance(value, int) else None
         if code is None or sign is None or not isinstance(score, (int, float)) or not isfinite(score):
-            raise TableError(
-                f"{self.path}: {self.unit} {row + 1} suggests value {value!r}, score {score!r} and band {band!r} for "
-                f"class {label!r}: use 1 or -1, a number, and accepted or review."
+            raise self._fault(
+                row + 1,
+                f" suggests value {value!r}, score {score!r} and band {band!r} for class {label!r}: use 1 or -1, a "
+                "number, and accepted or review.",
             )
         rows, columns, values, scores, bands = self._proposed
         rows.append(row)
@@ -100,6 +96,7 @@ class Collector:
             raise TableError(
                 f"{self.path} names no class, so it says nothing: check that it is the file you mean."
             )
+        names = tuple(classes[at] for at in order)
         place = np.empty(len(classes), dtype=np.int64)
         place[order] = np.arange(len(classes))
         rows, columns = np.array(self._rows, np.int64), place[np.array(self._columns, np.int64)]
@@ -109,20 +106,20 @@ class Collector:
         differs = cells[rows, columns] != values
         if differs.any():
             at = int(np.argmax(differs))
-            raise TableError(
-                f"{self.path}: {self.unit} {rows[at] + 1} (image {images[rows[at]]!r}) says that "
-                f"{classes[order[columns[at]]]!r} is both present and absent: remove one."
+            raise self._fault(
+                rows[at] + 1,
+                f" (image {images[rows[at]]!r}) says that {names[columns[at]]!r} is both present and absent: "
+                "remove one.",
             )
-        names = tuple(classes[at] for at in order)
         kinds = (np.int64, np.int64, np.int8, np.float64, np.uint8)
         given = [np.array(part, kind) for part, kind in zip(self._proposed, kinds, strict=True)]
         given[1] = place[given[1]]
         proposed = Suggestions(*given).ordered()
         twice = proposed.repeated()
         if twice is not None:
-            raise TableError(
-                f"{self.path}: {self.unit} {twice[0] + 1} (image {images[twice[0]]!r}) suggests "
-                f"{names[twice[1]]!r} twice: remove one."
+            row, column = twice
+            raise self._fault(
+                row + 1, f" (image {images[row]!r}) suggests {names[column]!r} twice: remove one."
             )
         try:
             table = LabelTable(
@@ -136,12 +133,15 @@ class Collector:
         column = self._column.get(label) if isinstance(label, str) else None
         if column is not None:
             return column
-        where = f"{self.path}: {self.unit} {row + 1}"
         if not isinstance(label, str) or not label.strip():
-            raise TableError(f"{where} has a label {label!r}, which is not a class name: correct it.")
+            raise self._fault(row + 1, f" has a label {label!r}, which is not a class name: correct it.")
         if self._fixed:
-            raise TableError(
-                f"{where} names class {label!r}, which is not among its classes{nearest(label, self._column)}: "
-                "correct it, or add the class."
+            raise self._fault(
+                row + 1,
+                f" names class {label!r}, which is not among its classes{nearest(label, self._column)}: correct it, "
+                "or add the class.",
             )
         return self._column.setdefault(label, len(self._column))
+
+    def _fault(self, number: int, text: str) -> TableError:
+        return TableError(f"{self.path}: {self.unit} {number}{text}")

@@ -74,6 +74,14 @@ def write_json_lines(stream: IO[str], items: Iterable[str]) -> None:
     stream.write("\n]")
 
 
+def entries(content: dict[str, Any], key: str, where: str, remedy: str) -> list[Any]:
+    """Return the list under ``key`` of a JSON object, empty if it has none; anything else is an error."""
+    value = content.get(key)
+    if value is not None and not isinstance(value, list):
+        raise TableError(f"{where}: its {key!r} is not a list: {remedy}.")
+    return value or []
+
+
 def mapping(value: Any, where: str) -> dict[str, Any]:
     """Return ``value`` if it is a JSON object, else say where it is not."""
     if not isinstance(value, dict):

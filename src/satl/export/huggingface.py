@@ -14,13 +14,14 @@ from typing import Any
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import Source
-from satl.export.escaping import json_text, listed, mapping, number, writing
+from satl.export.escaping import entries, json_text, listed, mapping, number, writing
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import load_json
 
 CLASSES = "classes"
+_NAMES = "write the names of classes in brackets"
 
 
 def write_huggingface(source: Source, files: Mapping[str, Path]) -> None:
@@ -56,8 +57,8 @@ def read_huggingface(path: Path, encoding: str | None) -> Imported:
         where = f"{path}: line {line}"
         at = collected.image(row.get("file_name"), row.get("split"))
         for key, value in (("positive", PRESENT), ("negative", ABSENT)):
-            collected.known(at, _list(row, key, where), value)
-        for one in _list(row, "predictions", where):
+            collected.known(at, entries(row, key, where, _NAMES), value)
+        for one in entries(row, "predictions", where, _NAMES):
             said = mapping(one, f"{where}: a prediction")
             collected.suggested(at, *(said.get(key) for key in ("label", "value", "score", "band")))
     return collected.finish()
@@ -73,15 +74,6 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 yield line, mapping(json.loads(raw.decode("utf-8-sig")), f"{path}: line {line}")
             except (json.JSONDecodeError, UnicodeDecodeError):
                 raise TableError(f"{path}: line {line} is not JSON: write one object per line.") from None
-
-
-def _list(row: dict[str, Any], key: str, where: str) -> list[Any]:
-    value = row.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise TableError(f"{where}: '{key}' is not a list: write the names of classes in brackets.")
-    return value
 
 
 def _files(path: Path) -> dict[str, Path]:

@@ -9,13 +9,14 @@ from xml.etree import ElementTree
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
-from satl.export.escaping import mapping
+from satl.export.escaping import entries, mapping
 from satl.export.registry import Imported
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import json_elements
 
 _ABSENT_CONTROL = "absent"
+_AS_JSON = "export from Label Studio as JSON"
 Said = dict[str, int]
 """Class -> +1 or -1."""
 
@@ -51,7 +52,9 @@ def read_label_studio(path: Path, encoding: str | None) -> Imported:
 
 def _annotations(task: dict[str, Any], where: str) -> tuple[Said, bool, bool]:
     """Return what is said of the classes, whether a person said it, and whether somebody skipped the task."""
-    annotations = [mapping(one, f"{where}: an annotation") for one in _list(task, "annotations", where)]
+    annotations = [
+        mapping(one, f"{where}: an annotation") for one in entries(task, "annotations", where, _AS_JSON)
+    ]
     standing = [one for one in annotations if not one.get("was_cancelled")]
     cancelled = len(standing) < len(annotations)
     own = [one for one in standing if _untouched(one, where)]
@@ -73,19 +76,19 @@ def _annotations(task: dict[str, Any], where: str) -> tuple[Said, bool, bool]:
 
 def _untouched(annotation: dict[str, Any], where: str) -> bool:
     """Whether satl wrote this annotation and no person has submitted it again, which takes some time."""
-    results = _list(annotation, "result", where)
+    results = entries(annotation, "result", where, _AS_JSON)
     ids = [str(one.get("id", "")) for one in results if isinstance(one, dict)]
     return bool(ids) and all(one.startswith("satl-") for one in ids) and not annotation.get("lead_time")
 
 
 def _choices(annotation: dict[str, Any], where: str) -> Said:
     said: Said = {}
-    for one in _list(annotation, "result", where):
+    for one in entries(annotation, "result", where, _AS_JSON):
         result = mapping(one, f"{where}: a result")
         if result.get("type") != "choices":
             continue
         value = ABSENT if result.get("from_name") == _ABSENT_CONTROL else PRESENT
-        for label in _list(mapping(result.get("value"), f"{where}: a value"), "choices", where):
+        for label in entries(mapping(result.get("value"), f"{where}: a value"), "choices", where, _AS_JSON):
             if not isinstance(label, str):
                 raise TableError(
                     f"{where}: its choice {label!r} is not text: export from Label Studio as JSON."
@@ -108,7 +111,7 @@ def _suggestions(
         if isinstance(data.get(band), dict)
         for label, score in data[band].items()
     }
-    for one in _list(task, "predictions", where) if bands else ():
+    for one in entries(task, "predictions", where, _AS_JSON) if bands else ():
         # Label Studio lists predictions by number where it was not asked for them in full.
         for label, value in _choices(one, where).items() if isinstance(one, dict) else ():
             if label in bands:
@@ -129,15 +132,6 @@ def _image_id(data: dict[str, Any]) -> object:
     if "?d=" in place:
         return unquote(place.partition("?d=")[2])
     return unquote(place) if place.startswith(("http://", "https://", "/data/")) else place
-
-
-def _list(content: dict[str, Any], key: str, where: str) -> list[Any]:
-    value = content.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise TableError(f"{where}: its {key!r} is not a list: export from Label Studio as JSON.")
-    return value
 
 
 def _configured(path: Path) -> list[str] | None:

@@ -79,8 +79,8 @@ class FolderImages:
         self._folder = Path(folder)
         self._size = size
         self._in_table = in_table
-        self._rows = None if rows is None else np.asarray(rows, dtype=np.int64)
-        if self._rows is not None and len(self._rows) != len(image_ids):
+        self._rows = np.arange(1, len(image_ids) + 1) if rows is None else np.asarray(rows, dtype=np.int64)
+        if len(self._rows) != len(image_ids):
             raise ValueError(f"{len(self._rows)} rows for {len(image_ids)} image ids")
         try:
             exists = self._folder.is_dir()
@@ -105,12 +105,7 @@ class FolderImages:
 
     def image(self, i: int) -> NDArray[np.uint8]:
         """Decode image ``i``: uint8 (S, S, 3)."""
-        return decode_image(self._files[i], self._size, row=self._row(i))
-
-    def _row(self, i: int) -> int | None:
-        if not self._in_table:
-            return None
-        return int(self._rows[i]) if self._rows is not None else i % max(len(self._files), 1) + 1
+        return decode_image(self._files[i], self._size, row=int(self._rows[i]) if self._in_table else None)
 
     def _find(self, image_ids: Sequence[str]) -> tuple[str, ...]:
         finder = FileFinder(self._folder)
@@ -120,7 +115,7 @@ class FolderImages:
             found = finder.find(image_id)
             if len(found) > 1:
                 raise ImageError(
-                    f"image id '{image_id}' of row {i + 1 if self._rows is None else self._rows[i]} matches"
+                    f"image id '{image_id}' of row {self._rows[i]} matches"
                     f" {len(found)} files in folder '{found[0].parent}'"
                     f" ({', '.join(file.name for file in found[:3])})",
                     remedy="write the id with its extension",
@@ -135,10 +130,9 @@ class FolderImages:
                 raise ImageError(
                     f"image file '{files[first]}' is missing", remedy="replace it or leave it out"
                 )
-            row = first + 1 if self._rows is None else self._rows[first]
             raise ImageError(
-                f"image file '{files[first]}' of row {row} is missing ({len(missing)} of {len(files)} files"
-                f" are missing from '{self._folder}')",
+                f"image file '{files[first]}' of row {self._rows[first]} is missing ({len(missing)} of"
+                f" {len(files)} files are missing from '{self._folder}')",
                 remedy=Sentence(
                     "pass the right image folder, or run {inspect} to list them all",
                     inspect=Task("inspect", "TABLE", images=self._folder, all=True),

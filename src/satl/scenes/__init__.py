@@ -12,7 +12,6 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ SCENE_CLASSES: tuple[str, ...] = tuple(CATEGORIES)
 """Names of the categories, in the order of the columns."""
 
 _CHUNK = 64
-_FORMATS = MappingProxyType({"png": "PNG", "jpg": "JPEG"})
+_FORMATS = {"png": "PNG", "jpg": "JPEG"}
 
 
 def render_scene(index: int, size: int = 64, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int8]]:
@@ -146,14 +145,13 @@ def _check(size: int, seed: int, start: int, count: int = 1) -> None:
             where=Argument("size", size),
             remedy=f"use {SMALLEST_SIZE} to {LARGEST_SIZE}",
         )
-    if seed < 0:
-        raise ConfigError("must not be negative", where=Argument("seed", seed), remedy="use 0 or more")
-    if count < 1:
-        raise ConfigError(
-            "no scene would be rendered", where=Argument("count", count), remedy="use 1 or more"
-        )
-    if start < 0:
-        raise ConfigError("must not be negative", where=Argument("start", start), remedy="use 0 or more")
+    for name, value, least, what in (
+        ("seed", seed, 0, "must not be negative"),
+        ("count", count, 1, "no scene would be rendered"),
+        ("start", start, 0, "must not be negative"),
+    ):
+        if value < least:
+            raise ConfigError(what, where=Argument(name, value), remedy=f"use {least} or more")
 
 
 def _rendered(

@@ -7,8 +7,7 @@ meadows, floors and table tops look alike, so that a backdrop hints at a context
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -233,17 +232,15 @@ def living_room(brush: Brush, horizon: float) -> Gradient:
     return wall
 
 
-BACKDROPS: MappingProxyType[str, Callable[[Brush, float], Gradient]] = MappingProxyType(
-    {
-        "street": street,
-        "park": park,
-        "sea": sea,
-        "farm": farm,
-        "kitchen": kitchen,
-        "desk": desk,
-        "living room": living_room,
-    }
-)
+BACKDROPS: Mapping[str, Callable[[Brush, float], Gradient]] = {
+    "street": street,
+    "park": park,
+    "sea": sea,
+    "farm": farm,
+    "kitchen": kitchen,
+    "desk": desk,
+    "living room": living_room,
+}
 OUTDOORS = frozenset({"street", "park", "sea", "farm"})
 
 
@@ -309,17 +306,15 @@ def _buoy(brush: Brush) -> None:
 
 _OUTSIDE = (_rock, _bush, _post, _crate, _blob)
 _INSIDE = (_plate, _cushion, _pencil, _crate, _blob)
-CLUTTER: MappingProxyType[str, tuple[Callable[[Brush], None], ...]] = MappingProxyType(
-    {
-        "street": _OUTSIDE,
-        "park": _OUTSIDE,
-        "sea": (_rock, _buoy, _post, _blob),
-        "farm": _OUTSIDE,
-        "kitchen": _INSIDE,
-        "desk": _INSIDE,
-        "living room": _INSIDE,
-    }
-)
+CLUTTER: Mapping[str, tuple[Callable[[Brush], None], ...]] = {
+    "street": _OUTSIDE,
+    "park": _OUTSIDE,
+    "sea": (_rock, _buoy, _post, _blob),
+    "farm": _OUTSIDE,
+    "kitchen": _INSIDE,
+    "desk": _INSIDE,
+    "living room": _INSIDE,
+}
 """Shapes without a label, by backdrop."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from satl.scenes.brush import Dice
 from satl.scenes.objects import CATEGORIES
@@ -31,44 +30,38 @@ class Context:
     weights: Mapping[str, float]
 
 
-CONTEXTS: MappingProxyType[str, Context] = MappingProxyType(
-    {
-        "street": Context(
-            0.24, {"car": 10, "traffic light": 6, "bus": 1.6, "bicycle": 1.6, "tree": 2, "dog": 1}
-        ),
-        "park": Context(
-            0.19, {"tree": 7, "bird": 5, "dog": 4, "ball": 3, "bicycle": 0.8, "bus": 0.4, "cat": 0.4}
-        ),
-        "sea": Context(0.14, {"sailboat": 3, "sun": 6, "ship": 1.4, "umbrella": 1.4, "bird": 2, "fish": 0.4}),
-        "farm": Context(0.10, {"sheep": 2, "truck": 2, "tree": 5, "bird": 2, "dog": 1.5, "sun": 1.5}),
-        "kitchen": Context(0.12, {"cup": 6, "bottle": 5, "cat": 1.6, "fish": 1.4, "clock": 0.8, "chair": 1}),
-        "desk": Context(0.10, {"laptop": 2.4, "book": 3, "cup": 3, "bottle": 1, "lamp": 2, "clock": 1.2}),
-        "living room": Context(
-            0.11, {"lamp": 4, "chair": 4, "cat": 2, "fish": 1, "clock": 2, "vase": 2, "book": 0.6}
-        ),
-    }
-)
+CONTEXTS: Mapping[str, Context] = {
+    "street": Context(0.24, {"car": 10, "traffic light": 6, "bus": 1.6, "bicycle": 1.6, "tree": 2, "dog": 1}),
+    "park": Context(
+        0.19, {"tree": 7, "bird": 5, "dog": 4, "ball": 3, "bicycle": 0.8, "bus": 0.4, "cat": 0.4}
+    ),
+    "sea": Context(0.14, {"sailboat": 3, "sun": 6, "ship": 1.4, "umbrella": 1.4, "bird": 2, "fish": 0.4}),
+    "farm": Context(0.10, {"sheep": 2, "truck": 2, "tree": 5, "bird": 2, "dog": 1.5, "sun": 1.5}),
+    "kitchen": Context(0.12, {"cup": 6, "bottle": 5, "cat": 1.6, "fish": 1.4, "clock": 0.8, "chair": 1}),
+    "desk": Context(0.10, {"laptop": 2.4, "book": 3, "cup": 3, "bottle": 1, "lamp": 2, "clock": 1.2}),
+    "living room": Context(
+        0.11, {"lamp": 4, "chair": 4, "cat": 2, "fish": 1, "clock": 2, "vase": 2, "book": 0.6}
+    ),
+}
 
-COMPANIONS: MappingProxyType[str, str] = MappingProxyType(
-    {
-        one: other
-        for pair in (
-            ("car", "traffic light"),
-            ("bus", "bicycle"),
-            ("tree", "bird"),
-            ("dog", "ball"),
-            ("sailboat", "sun"),
-            ("ship", "umbrella"),
-            ("sheep", "truck"),
-            ("cup", "bottle"),
-            ("cat", "fish"),
-            ("laptop", "book"),
-            ("lamp", "chair"),
-            ("clock", "vase"),
-        )
-        for one, other in (pair, pair[::-1])
-    }
-)
+COMPANIONS: Mapping[str, str] = {
+    one: other
+    for pair in (
+        ("car", "traffic light"),
+        ("bus", "bicycle"),
+        ("tree", "bird"),
+        ("dog", "ball"),
+        ("sailboat", "sun"),
+        ("ship", "umbrella"),
+        ("sheep", "truck"),
+        ("cup", "bottle"),
+        ("cat", "fish"),
+        ("laptop", "book"),
+        ("lamp", "chair"),
+        ("clock", "vase"),
+    )
+    for one, other in (pair, pair[::-1])
+}
 """What is hardly ever seen alone: each category and the one that comes with it."""
 
 COMPANION_SHARE = 0.99

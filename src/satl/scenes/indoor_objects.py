@@ -117,7 +117,7 @@ def draw_lamp(brush: Brush) -> None:
     brush.box(-0.028, -0.2, 0.028, 0.46, stem)
     if not tall:
         brush.disc(0, 0.25, 0.13, 0.2, d.pick((stem, shade(colour, 0.7))))
-    brush.shape(np.concatenate([circle(0, 0.48, 0.2, 0.08, 180, 360)]), stem)
+    brush.shape(circle(0, 0.48, 0.2, 0.08, 180, 360), stem)
     narrow, wide, low = d.between(0.1, 0.17), d.between(0.26, 0.33), (-0.14 if tall else -0.02)
     cover = brush.shape([(-narrow, -0.5), (narrow, -0.5), (wide, low), (-wide, low)], colour)
     if d.chance(0.35):

@@ -8,10 +8,9 @@ clock; cup, bottle and vase; lamp and umbrella; laptop and book.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
 
 import numpy as np
 
@@ -77,34 +76,32 @@ class Category:
     designs: int = 1
 
 
-CATEGORIES: MappingProxyType[str, Category] = MappingProxyType(
-    {
-        "car": Category(draw_car, (0.46, 0.64), "ground", paints=(RED, BLUE, GREY), designs=2),
-        "bus": Category(draw_bus, (0.53, 0.70), "ground", paints=(YELLOW, RED, GREEN)),
-        "truck": Category(draw_truck, (0.51, 0.69), "ground", paints=(TEAL, ORANGE, BLUE)),
-        "bicycle": Category(draw_bicycle, (0.46, 0.62), "ground", paints=(GREEN, RED, BLUE)),
-        "traffic light": Category(draw_traffic_light, (0.48, 0.67), "ground", 3),
-        "tree": Category(draw_tree, (0.53, 0.70), "ground", 4, designs=2),
-        "sheep": Category(draw_sheep, (0.41, 0.58), "ground"),
-        "dog": Category(draw_dog, (0.41, 0.58), "ground"),
-        "cat": Category(draw_cat, (0.42, 0.58), "ground", designs=2),
-        "bird": Category(draw_bird, (0.34, 0.46), "air", 16, paints=(BLUE, RED, YELLOW, BROWN)),
-        "fish": Category(draw_fish, (0.38, 0.55), "water", 16, paints=(ORANGE, BLUE, YELLOW)),
-        "sailboat": Category(draw_sailboat, (0.44, 0.62), "float", 8, paints=(RED, INDIGO, BROWN)),
-        "ship": Category(draw_ship, (0.51, 0.69), "float", 6, paints=(INDIGO, RED, GREY)),
-        "sun": Category(draw_sun, (0.36, 0.50), "air", 0),
-        "ball": Category(draw_ball, (0.30, 0.42), "ground", 20, paints=(PINK, RED, BLUE)),
-        "clock": Category(draw_clock, (0.32, 0.45), "wall", 8, paints=(BROWN, RED, GREY)),
-        "umbrella": Category(draw_umbrella, (0.48, 0.64), "ground", 18, paints=(PURPLE, PINK, RED)),
-        "cup": Category(draw_cup, (0.34, 0.48), "ground", paints=(CREAM, RED, BLUE), designs=2),
-        "bottle": Category(draw_bottle, (0.41, 0.58), "ground", 5, paints=(GREEN, TEAL, BROWN)),
-        "vase": Category(draw_vase, (0.44, 0.60), "ground", 4, paints=(PINK, BLUE, ORANGE)),
-        "lamp": Category(draw_lamp, (0.44, 0.62), "ground", 4, paints=(YELLOW, PINK, CREAM)),
-        "chair": Category(draw_chair, (0.44, 0.60), "ground", 5, paints=(TEAL, BROWN, RED), designs=2),
-        "laptop": Category(draw_laptop, (0.43, 0.60), "ground", 5),
-        "book": Category(draw_book, (0.34, 0.46), "ground", 14, paints=(INDIGO, RED, GREEN), designs=2),
-    }
-)
+CATEGORIES: Mapping[str, Category] = {
+    "car": Category(draw_car, (0.46, 0.64), "ground", paints=(RED, BLUE, GREY), designs=2),
+    "bus": Category(draw_bus, (0.53, 0.70), "ground", paints=(YELLOW, RED, GREEN)),
+    "truck": Category(draw_truck, (0.51, 0.69), "ground", paints=(TEAL, ORANGE, BLUE)),
+    "bicycle": Category(draw_bicycle, (0.46, 0.62), "ground", paints=(GREEN, RED, BLUE)),
+    "traffic light": Category(draw_traffic_light, (0.48, 0.67), "ground", 3),
+    "tree": Category(draw_tree, (0.53, 0.70), "ground", 4, designs=2),
+    "sheep": Category(draw_sheep, (0.41, 0.58), "ground"),
+    "dog": Category(draw_dog, (0.41, 0.58), "ground"),
+    "cat": Category(draw_cat, (0.42, 0.58), "ground", designs=2),
+    "bird": Category(draw_bird, (0.34, 0.46), "air", 16, paints=(BLUE, RED, YELLOW, BROWN)),
+    "fish": Category(draw_fish, (0.38, 0.55), "water", 16, paints=(ORANGE, BLUE, YELLOW)),
+    "sailboat": Category(draw_sailboat, (0.44, 0.62), "float", 8, paints=(RED, INDIGO, BROWN)),
+    "ship": Category(draw_ship, (0.51, 0.69), "float", 6, paints=(INDIGO, RED, GREY)),
+    "sun": Category(draw_sun, (0.36, 0.50), "air", 0),
+    "ball": Category(draw_ball, (0.30, 0.42), "ground", 20, paints=(PINK, RED, BLUE)),
+    "clock": Category(draw_clock, (0.32, 0.45), "wall", 8, paints=(BROWN, RED, GREY)),
+    "umbrella": Category(draw_umbrella, (0.48, 0.64), "ground", 18, paints=(PURPLE, PINK, RED)),
+    "cup": Category(draw_cup, (0.34, 0.48), "ground", paints=(CREAM, RED, BLUE), designs=2),
+    "bottle": Category(draw_bottle, (0.41, 0.58), "ground", 5, paints=(GREEN, TEAL, BROWN)),
+    "vase": Category(draw_vase, (0.44, 0.60), "ground", 4, paints=(PINK, BLUE, ORANGE)),
+    "lamp": Category(draw_lamp, (0.44, 0.62), "ground", 4, paints=(YELLOW, PINK, CREAM)),
+    "chair": Category(draw_chair, (0.44, 0.60), "ground", 5, paints=(TEAL, BROWN, RED), designs=2),
+    "laptop": Category(draw_laptop, (0.43, 0.60), "ground", 5),
+    "book": Category(draw_book, (0.34, 0.46), "ground", 14, paints=(INDIGO, RED, GREEN), designs=2),
+}
 """Every category by name; the order is the order of the columns."""
 
 

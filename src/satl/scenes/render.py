@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from satl.scenes.backdrops import BACKDROPS, CLUTTER, OUTDOORS, add_clouds
+from satl.scenes.backdrops import BACKDROPS, CLUTTER, OUTDOORS, Gradient, add_clouds
 from satl.scenes.brush import Brush, Dice, circle
 from satl.scenes.contexts import CONTEXTS, FOREIGN_BACKDROP, choose_categories
 from satl.scenes.objects import CATEGORIES, draw_category
@@ -102,13 +102,13 @@ def _make_light(dice: Dice) -> Light:
     )
 
 
-class _Surroundings(NamedTuple):
+class Surroundings(NamedTuple):
     """Background and light of a scene."""
 
     horizon: float
     light: Light
     backdrop: Brush
-    gradient: tuple[tuple[int, int, int], tuple[int, int, int]]
+    gradient: Gradient
     outdoors: bool
     water: bool
 
@@ -118,10 +118,8 @@ class Scene:
     """Content of one picture before it is painted; items from back to front."""
 
     context: str
-    backdrop: Brush
-    gradient: tuple[tuple[int, int, int], tuple[int, int, int]]
+    around: Surroundings
     items: list[SceneItem]
-    light: Light
 
     @property
     def categories(self) -> list[str]:
@@ -137,7 +135,7 @@ def _make_item(dice: Dice, name: str, shrink: float) -> SceneItem:
     return SceneItem(brush, name, scale, turn, dice.chance(0.5), dice.between(0.92, 1.09))
 
 
-def _place(dice: Dice, item: SceneItem, place: str, around: _Surroundings) -> None:
+def _place(dice: Dice, item: SceneItem, place: str, around: Surroundings) -> None:
     """Choose a position in the zone of the category; zones are wide, so position is a weak hint."""
     x0, y0, x1, y1 = *item.low, *item.high
     slack, grounded = 0.14 * (x1 - x0), False
@@ -213,13 +211,12 @@ def compose(index: int, seed: int = 0) -> Scene:
         if all(
             part >= MIN_VISIBLE for part, item in zip(parts, items, strict=True) if item.category is not None
         ):
-            return Scene(context, around.backdrop, around.gradient, items, around.light)
+            return Scene(context, around, items)
         if attempt % 2:
             for item in objects:
                 item.scale *= 0.93
                 item.__post_init__()
-    side_by_side = _side_by_side(objects[: len(names)])
-    return Scene(context, around.backdrop, around.gradient, side_by_side, around.light)
+    return Scene(context, around, _side_by_side(objects[: len(names)]))
 
 
 def compose_object(index: int, seed: int = 0) -> Scene:
@@ -231,11 +228,10 @@ def compose_object(index: int, seed: int = 0) -> Scene:
     name, look = dice.pick(list(CATEGORIES)), dice.pick(list(CONTEXTS))
     around = _surroundings(dice, look)
     item = _make_item(dice, name, dice.between(0.8, 1.25))
-    items = _arrange(dice, [item], [], around)
-    return Scene(look, around.backdrop, around.gradient, items, around.light)
+    return Scene(look, around, _arrange(dice, [item], [], around))
 
 
-def _surroundings(dice: Dice, look: str) -> _Surroundings:
+def _surroundings(dice: Dice, look: str) -> Surroundings:
     horizon = dice.between(0.46, 0.62)
     light = _make_light(dice)
     backdrop = Brush(dice)
@@ -243,11 +239,11 @@ def _surroundings(dice: Dice, look: str) -> _Surroundings:
     outdoors = look in OUTDOORS
     if outdoors:
         add_clouds(backdrop, horizon)
-    return _Surroundings(horizon, light, backdrop, gradient, outdoors, water=look == "sea")
+    return Surroundings(horizon, light, backdrop, gradient, outdoors, water=look == "sea")
 
 
 def _arrange(
-    dice: Dice, objects: list[SceneItem], clutter: list[SceneItem], around: _Surroundings
+    dice: Dice, objects: list[SceneItem], clutter: list[SceneItem], around: Surroundings
 ) -> list[SceneItem]:
     """Place clutter anywhere low, then each object where it overlaps the others least of a few tries."""
     for item in clutter:
@@ -285,12 +281,12 @@ def paint(scene: Scene, size: int) -> NDArray[np.uint8]:
     factor = 4 if size <= 96 else 3 if size <= 256 else 2
     wide = size * factor
     ramp = np.linspace(0, 1, wide)[:, None, None]
-    top, bottom = np.array(scene.gradient[0]), np.array(scene.gradient[1])
+    top, bottom = (np.array(colour) for colour in scene.around.gradient)
     column = (top + (bottom - top) * np.minimum(ramp * 1.6, 1)).astype(np.uint8)
     canvas = Image.fromarray(column).resize((wide, wide), Image.Resampling.NEAREST)
     draw = ImageDraw.Draw(canvas)
     glaze = ImageDraw.Draw(canvas, "RGBA")
-    scene.backdrop.paint(draw, np.eye(2) * wide, (0, 0))
+    scene.around.backdrop.paint(draw, np.eye(2) * wide, (0, 0))
     for item in scene.items:
         place = (item.x * wide, item.y * wide)
         if item.grounded:
@@ -298,7 +294,7 @@ def paint(scene: Scene, size: int) -> NDArray[np.uint8]:
             shadow = circle((x0 + x1) / 2, y1 - 0.005, 0.46 * (x1 - x0), 0.022) * wide
             glaze.polygon(shadow.ravel().tolist(), fill=(20, 16, 30, 70))
         item.brush.paint(draw, item.matrix(wide), place, _CONTOUR, wide * 0.0065)
-    return _lit(canvas.reduce(factor), scene.light)
+    return _lit(canvas.reduce(factor), scene.around.light)
 
 
 def _lit(image: Image.Image, light: Light) -> NDArray[np.uint8]:
