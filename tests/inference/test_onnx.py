@@ -71,7 +71,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = tiny_config("method.name=sst", *BYTES)
     folder.checkpoints.mkdir(parents=True)
     folder.config.write_text(yaml.safe_dump(config.resolved()), encoding="utf-8")
-    folder.write_classes(CLASSES)
+    folder.write_facts(CLASSES, "digest", {})
     torch.manual_seed(0)
     learner = build_learner(config, CLASSES, np.eye(7, dtype=np.int8))
     with folder.new_checkpoint("best") as place:

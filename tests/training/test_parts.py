@@ -271,7 +271,7 @@ def test_a_run_folder_is_never_overwritten(tmp_path: Path) -> None:
 
 def test_classes_must_be_a_list(tmp_path: Path) -> None:
     folder = RunFolder.create(tmp_path / "run")
-    folder.write_classes(["cat", "Ünï"])
+    folder.write_facts(["cat", "Ünï"], "digest", {})
     assert folder.read_classes() == ("cat", "Ünï")
     for text in ("{}", "[", "\xff"):
         folder.classes.write_bytes(text.encode("latin-1"))

@@ -23,15 +23,8 @@ class KGGRParameters(Parameters):
 
 @NETWORKS.register("kggr", KGGRParameters)
 def _kggr(context: NetworkContext, parameters: KGGRParameters) -> nn.Module:
-    network = KGGRNetwork(
-        num_classes=len(context.classes),
-        backbone=context.backbone(),
-        graph=context.graph(),
-        embeddings=context.embeddings(),
-        zero_gates=parameters.zero_gates,
-        **context.sizes("feature_dim", "attention_dim", "embedding_dim", "steps"),
-    )
-    return context.with_prior(network)
+    sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps")
+    return context.build(KGGRNetwork, sizes, zero_gates=parameters.zero_gates)
 
 
 register_method(

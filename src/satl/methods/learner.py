@@ -158,24 +158,29 @@ class Learner(nn.Module):
         if inputs.observe:
             for name, score in scores.items():
                 rules[name].observe(_or_else(score, torch.nan).detach(), labels)
-        _check_parts(parts)
-        loss = torch.stack(list(parts.values())).sum()
-        if stage == 1:
-            loss = loss + self._zero_from_rules()
-        return StepResult(loss, _detached(parts), pseudo, generator_inputs)
+        return StepResult(*self._add_up(parts, rules_have_gradient=stage == 2), pseudo, generator_inputs)
 
     def _compute_mixed_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
         """What :meth:`_compute_losses` is for a step's images, for mixed ones: the terms that are about them."""
         context, own = StepContext(inputs, output), self.method_parameters.losses
         terms = self._terms(inputs.stage, mixed=True)
         parts = {name: LOSSES[name].build(context, own[name]) for name in terms}
-        _check_parts(parts)
-        loss = torch.stack(list(parts.values())).sum() + self._zero_from_rules()
-        return StepResult(loss, _detached(parts), {}, None)
+        return StepResult(*self._add_up(parts, rules_have_gradient=False), {}, None)
 
-    def _zero_from_rules(self) -> Tensor | float:
-        """Zero, with a gradient: several processes can add up gradients only if every parameter has one."""
-        return sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
+    def _add_up(
+        self, parts: dict[str, Tensor], rules_have_gradient: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the sum of loss terms, which must be scalars, and the terms without their gradient."""
+        for name, part in parts.items():
+            if part.ndim:
+                raise ArrayError(
+                    f"loss term {name!r} must return a scalar, got the shape {tuple(part.shape)}."
+                )
+        loss = torch.stack(list(parts.values())).sum()
+        if not rules_have_gradient:
+            # Plus zero, with a gradient: several processes can add up gradients only if every parameter has one.
+            loss = loss + sum(0.0 * parameter.sum() for parameter in self.rules.parameters())
+        return loss, {name: part.detach() for name, part in parts.items()}
 
     def _threshold_loss(self, scores: dict[str, GeneratorScores], labels: Tensor) -> dict[str, Tensor]:
         """Return the loss of the rules that learn by gradient, if there are any, by the name of the term."""
@@ -290,20 +295,9 @@ def _check_scores(scores: dict[str, GeneratorScores], labels: Tensor) -> None:
                 )
 
 
-def _check_parts(parts: dict[str, Tensor]) -> None:
-    """Refuse losses that are not scalars."""
-    for name, part in parts.items():
-        if part.ndim:
-            raise ArrayError(f"loss term {name!r} must return a scalar, got the shape {tuple(part.shape)}.")
-
-
 def _or_else(scores: GeneratorScores, other: float) -> Tensor:
     """Return the scores, and ``other`` where they mean nothing."""
     return torch.where(scores.informative, scores.values, other)
-
-
-def _detached(parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: part.detach() for name, part in parts.items()}
 
 
 def _with_memory_budget(compiled: Callable[..., Any]) -> Callable[..., Any]:

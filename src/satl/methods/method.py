@@ -103,10 +103,14 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
     >>> chosen.rule, parameters.thresholds.beta, parameters.losses["cooccurrence"].weight
     ('mat', 0.5, 10.0)
     """
-    for name in settings:
+    given: dict[str, Mapping[str, Any]] = {key: {} for key in SECTIONS}
+    for name, values in settings.items():
         if name not in SECTIONS and name != "name":
             _refuse(f"there is no section '{name}'; valid sections: {', '.join(SECTIONS)}", settings)
-    given = {name: _section(settings, name) for name in SECTIONS}
+        if isinstance(values, Mapping):
+            given[name] = values
+        elif values is not None and name != "name":
+            _refuse("must be a section of keys", values, name)
     chosen = _with_generators(_with_rule(method, given["thresholds"]), given["generators"])
     # Defaults of the method's own rule mean nothing to another one.
     own = {
@@ -168,15 +172,6 @@ def resolved_settings(method: Method, chosen: Method, parameters: MethodParamete
     if parameters.teacher is not None:
         sections["teacher"] = parameters.teacher.model_dump(mode="json")
     return {name: values for name, values in sections.items() if values}
-
-
-def _section(settings: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    values = settings.get(name)
-    if values is None:
-        return {}
-    if not isinstance(values, Mapping):
-        _refuse("must be a section of keys", values, name)
-    return values
 
 
 def _with_rule(method: Method, thresholds: Mapping[str, Any]) -> Method:

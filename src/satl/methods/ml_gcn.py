@@ -27,21 +27,14 @@ class MLGCNParameters(Parameters):
 
 @NETWORKS.register("ml-gcn", MLGCNParameters)
 def _ml_gcn(context: NetworkContext, parameters: MLGCNParameters) -> nn.Module:
-    network = MLGCNNetwork(
-        num_classes=len(context.classes),
-        backbone=context.backbone(),
-        graph=context.graph(
-            lambda labels: convolution_graph(
-                labels, parameters.adjacency_threshold, parameters.adjacency_weight
-            )
-        ),
-        embeddings=context.embeddings(),
+    return context.build(
+        MLGCNNetwork,
+        ("embedding_dim",),
+        lambda labels: convolution_graph(labels, parameters.adjacency_threshold, parameters.adjacency_weight),
         hidden_dim=context.model.feature_dim or 1024,
-        embedding_dim=context.model.embedding_dim,
         # The published network has no biases; only a start at the prior asks for them.
         bias=context.model.prior_bias,
     )
-    return context.with_prior(network)
 
 
 register_method(

@@ -5,7 +5,7 @@ A further network is one function in the file of its method.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,43 +74,38 @@ class NetworkContext:
             )
         return torch.from_numpy(vectors).float()
 
-    def sizes(self, *names: str) -> dict[str, Any]:
-        """Return those of these keys of ``model`` that have a value; the others keep the network's default."""
-        return {name: value for name in names if (value := getattr(self.model, name)) is not None}
+    def build(
+        self,
+        kind: Callable[..., ClassNetwork],
+        sizes: Sequence[str],
+        graph: Callable[[LabelArray], Tensor] = cooccurrence_graph,
+        **further: Any,
+    ) -> ClassNetwork:
+        """Build a network with the backbone, graph and embeddings of the classes.
 
-    def graph(self, make: Callable[[LabelArray], Tensor] = cooccurrence_graph) -> Tensor:
-        """Return the graph ``(C, C)`` that ``make`` draws from the labels; zeros for a shell."""
-        if self.labels is None:
-            return torch.zeros(len(self.classes), len(self.classes))
-        return make(self.labels)
-
-    def with_prior(self, network: ClassNetwork) -> ClassNetwork:
-        """Return the network, with each class at the share of positives where the configuration says so."""
-        prior = self.prior()
-        if prior is not None:
-            network.set_prior(prior)
-        return network
-
-    def prior(self) -> Tensor | None:
-        """Return what each class's probability is to start at ``(C,)``, or None where nothing is asked for.
-
-        The share of positives among the known cells, drawn a little towards one half.
+        Args:
+            kind: class of the network.
+            sizes: keys of ``model`` that it takes; one without a value keeps the network's default.
+            graph: makes the graph ``(C, C)`` from the labels.
+            further: other arguments of the network.
         """
-        if self.labels is None or not self.model.prior_bias:
-            return None
-        positives, known = (self.labels > 0).sum(0), (self.labels != 0).sum(0)
-        return torch.from_numpy((positives + 1.0) / (known + 2.0))
+        num_classes = len(self.classes)
+        network = kind(
+            num_classes,
+            backbone=self.backbone(),
+            graph=torch.zeros(num_classes, num_classes) if self.labels is None else graph(self.labels),
+            embeddings=self.embeddings(),
+            **{name: value for name in sizes if (value := getattr(self.model, name)) is not None},
+            **further,
+        )
+        if self.labels is not None and self.model.prior_bias:
+            positives, known = (self.labels > 0).sum(0), (self.labels != 0).sum(0)
+            # The share of positives among the known cells, drawn a little towards one half.
+            network.set_prior(torch.from_numpy((positives + 1.0) / (known + 2.0)))
+        return network
 
 
 @NETWORKS.register("transfer")
 def _transfer(context: NetworkContext, parameters: Parameters) -> nn.Module:
     sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden", "pair_head")
-    network = SemanticTransferNetwork(
-        num_classes=len(context.classes),
-        backbone=context.backbone(),
-        graph=context.graph(),
-        embeddings=context.embeddings(),
-        pairs=context.method.needs("pairs"),
-        **context.sizes(*sizes),
-    )
-    return context.with_prior(network)
+    return context.build(SemanticTransferNetwork, sizes, pairs=context.method.needs("pairs"))

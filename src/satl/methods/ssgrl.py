@@ -24,15 +24,8 @@ class SSGRLParameters(Parameters):
 
 @NETWORKS.register("ssgrl", SSGRLParameters)
 def _ssgrl(context: NetworkContext, parameters: SSGRLParameters) -> nn.Module:
-    network = SSGRLNetwork(
-        num_classes=len(context.classes),
-        backbone=context.backbone(),
-        graph=context.graph(),
-        embeddings=context.embeddings(),
-        tie_gates=parameters.tie_gates,
-        **context.sizes("feature_dim", "attention_dim", "embedding_dim", "steps"),
-    )
-    return context.with_prior(network)
+    sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps")
+    return context.build(SSGRLNetwork, sizes, tie_gates=parameters.tie_gates)
 
 
 register_method(

@@ -7,6 +7,7 @@ BatchNorm statistics. :class:`Backbone` does this for any model of timm that can
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -144,7 +145,7 @@ class Backbone(nn.Module):
         if mode and len(self._trained_units) < len(self._units):
             self.network.eval()
             for unit in self._trained_units:
-                part = _attribute(self._body, unit)
+                part = attrgetter(unit)(self._body)
                 if isinstance(part, nn.Module):
                     part.train()
         if self.freeze_statistics:
@@ -186,7 +187,7 @@ class Backbone(nn.Module):
         for parameter in self.network.parameters():
             parameter.requires_grad_(False)
         for unit in self._trained_units:
-            part = _attribute(self._body, unit)
+            part = attrgetter(unit)(self._body)
             if part is not None:
                 part.requires_grad_(True)
         if len(self._trained_units) == len(self._units):
@@ -228,13 +229,6 @@ def _create(name: str, settings: Mapping[str, Any], **fixed: Any) -> Any:
             f"the pretrained weights of backbone '{name}' cannot be fetched ({type(error).__name__}): connect to the "
             "internet, or set model.pretrained to false and model.weights to a file that holds them."
         ) from error
-
-
-def _attribute(root: nn.Module, dotted: str) -> Any:
-    part: Any = root
-    for piece in dotted.split("."):
-        part = getattr(part, piece)
-    return part
 
 
 def _matches(wanted: str, unit: str, shown: str) -> bool:

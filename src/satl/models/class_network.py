@@ -44,6 +44,7 @@ class ClassNetwork(nn.Module):
             raise ArrayError(f"the graph of {num_classes} classes has the shape {tuple(graph.shape)}.")
         self.num_classes = num_classes
         self.backbone = backbone
+        self.channels = int(backbone.channels)  # type: ignore[arg-type]
         self.register_buffer("graph", graph.detach().clone().float())
 
     def set_embeddings(self, embeddings: Tensor | None, embedding_dim: int) -> None:
@@ -57,11 +58,6 @@ class ClassNetwork(nn.Module):
                     f"the embeddings of {self.num_classes} classes have the shape {tuple(embeddings.shape)}."
                 )
             self.register_buffer("embeddings", embeddings.detach().clone().float())
-
-    @property
-    def channels(self) -> int:
-        """Channels of the backbone's feature map."""
-        return int(self.backbone.channels)  # type: ignore[arg-type]
 
     @torch.no_grad()
     def set_prior(self, probabilities: Tensor) -> None:
@@ -81,9 +77,7 @@ class SemanticNetwork(ClassNetwork):
     """Backbone, channel reduction and semantic decoupling: what SST, HST, SSGRL and KGGR share.
 
     Args:
-        num_classes: C.
-        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
-            :class:`~satl.models.backbone.Backbone`.
+        num_classes, backbone: as in :class:`ClassNetwork`.
         graph: (C, C) co-occurrence graph, not trained; see
             :func:`~satl.models.functional.cooccurrence_graph`.
         embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.

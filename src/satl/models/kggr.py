@@ -46,17 +46,10 @@ class WeightPropagationHead(nn.Module):
 class KGGRNetwork(SemanticNetwork):
     """Backbone, channel reduction, semantic decoupling, and two gated graphs: of features and of weights.
 
+    Further arguments are those of :class:`~satl.models.class_network.SemanticNetwork`.
+
     Args:
-        num_classes: C.
-        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
-            :class:`~satl.models.backbone.Backbone`.
-        graph: (C, C) co-occurrence graph, not trained; see
-            :func:`~satl.models.functional.cooccurrence_graph`.
-        embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.
-        feature_dim: D, channels after the reduction, and size of class features, weights and graph states.
-        attention_dim: size of the attention space.
         steps: steps of propagation over the graph, of features and of weights.
-        embedding_dim: size of learned class embeddings.
         zero_gates: start the graph of the weights at zero, so that weights are first only scaled.
 
     >>> from satl.models.backbone import Backbone

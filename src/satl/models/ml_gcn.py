@@ -37,9 +37,8 @@ class MLGCNNetwork(ClassNetwork):
     channels.
 
     Args:
-        num_classes: C.
-        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
-            :class:`~satl.models.backbone.Backbone` with ``pool=1``.
+        num_classes, backbone: as in :class:`~satl.models.class_network.ClassNetwork`; the published backbone has
+            ``pool=1``.
         graph: (C, C) normalised graph, not trained; see :func:`~satl.models.graph.convolution_graph`.
         embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.
         hidden_dim: size of a class between the two graph convolutions.

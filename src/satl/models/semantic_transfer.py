@@ -14,22 +14,15 @@ __all__ = ["NetworkOutput", "SemanticTransferNetwork"]
 class SemanticTransferNetwork(SemanticNetwork):
     """Backbone, channel reduction, semantic decoupling, gated graph, class head and pair head.
 
+    Further arguments are those of :class:`~satl.models.class_network.SemanticNetwork`.
+
     Args:
-        num_classes: C.
-        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
-            :class:`~satl.models.backbone.Backbone`.
-        graph: (C, C) co-occurrence graph, not trained; see
-            :func:`~satl.models.functional.cooccurrence_graph`.
-        embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.
-        feature_dim: D, channels after the reduction, and size of class features and graph states.
-        attention_dim: size of the attention space.
         steps: steps of propagation over the graph.
         pair_dim: size of a class feature inside the pair head.
         pair_hidden: hidden size of the pair head.
         pair_head: ``full`` as published, or ``factorised`` for many classes; see
             :class:`~satl.models.heads.FactorisedPairHead`.
         pairs: build the pair head; without it ``pair_logits`` is always None.
-        embedding_dim: size of learned class embeddings.
 
     >>> import torch
     >>> from satl.models.backbone import Backbone

@@ -12,18 +12,12 @@ from satl.models.heads import ClassHead
 class SSGRLNetwork(SemanticNetwork):
     """Backbone, semantic decoupling, gated graph and class head, on all channels of the backbone.
 
+    Further arguments are those of :class:`~satl.models.class_network.SemanticNetwork`.
+
     Args:
-        num_classes: C.
-        backbone: gives feature maps (B, ``backbone.channels``, h, w); normally a
-            :class:`~satl.models.backbone.Backbone`.
-        graph: (C, C) co-occurrence graph, not trained; see
-            :func:`~satl.models.functional.cooccurrence_graph`.
-        embeddings: (C, E) word vectors, not trained; None: learned vectors of ``embedding_dim``.
         feature_dim: D, size of class features and graph states; None: the channels of the backbone. The map is
             reduced to D channels only where it has another number.
-        attention_dim: size of the attention space.
         steps: steps of propagation over the graph.
-        embedding_dim: size of learned class embeddings.
         tie_gates: let the reset gate share the state matrix of the update gate, as the published code does.
 
     >>> import torch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -10,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from satl.errors import Argument, ConfigError
+from satl.files import atomic_path
 from satl.runs.config import RunConfig
 from satl.runs.settings import parse_setting, read_yaml, section_model, validation_error
 from satl.sections import Section
@@ -45,7 +47,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dic
     >>> apply_overrides({"training": {"epochs": 20}}, ["training.epochs=3", "method.name=sst"])
     {'training': {'epochs': 3}, 'method': {'name': 'sst'}}
     """
-    result = _copy(content)
+    result = copy.deepcopy(dict(content))
     for override in overrides:
         try:
             name, value = parse_setting(override)
@@ -83,14 +85,8 @@ def make_section(kind: type[AnySection], content: Any, name: str, origin: str) -
 
 def save_config(config: RunConfig, path: Path) -> None:
     """Write the resolved configuration as YAML, atomically."""
-    from satl.files import atomic_path
-
     with atomic_path(path) as temporary:
         temporary.write_text(yaml.safe_dump(config.resolved(), sort_keys=False), encoding="utf-8")
-
-
-def _copy(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in content.items()}
 
 
 def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -25,13 +25,13 @@ _A_RUN = Sentence("give a folder that {train} wrote", train=Task("train", out=No
 
 
 class RunFolder:
-    """Where a run keeps what it says and learns.
+    """The files of a run.
 
     ``config.yaml``, ``classes.json``, ``data.json`` (how its labels are recognised), ``metrics.jsonl`` (a line an
-    epoch), ``train.log``, ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to go on)
+    epoch), ``train.log``, ``environment.json``, ``thresholds.csv``, ``checkpoints/last`` (everything needed to resume)
     and ``checkpoints/best`` (weights and thresholds of the epoch with the best validation mAP). With ``data.holdout``
     also ``labels.npz``, everything that was known, and ``held_out.npz``, which of it training did not see. A
-    finished cell of an experiment has ``result.json``, and perhaps no checkpoints any more.
+    finished run of an experiment has ``result.json``, and perhaps no checkpoints any more.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -114,9 +114,7 @@ class RunFolder:
         try:
             content = yaml.safe_load(self.config.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise RunError(
-                "cannot be read", where=self.config, remedy="restore it from a copy of the run"
-            ) from error
+            raise _unreadable(self.config) from error
         if not isinstance(content, dict):
             content = {}
         try:
@@ -189,10 +187,22 @@ class RunFolder:
             writer.writerow(header)
             writer.writerows(rows)
 
-    def write_classes(self, classes: Sequence[str]) -> None:
-        """Write the class names, in the order of the network's outputs."""
-        with atomic_path(self.classes) as temporary:
-            temporary.write_text(json.dumps(list(classes), ensure_ascii=False) + "\n", encoding="utf-8")
+    def write_facts(self, classes: Sequence[str], fingerprint: str, environment: Mapping[str, Any]) -> None:
+        """Write ``classes.json``, ``data.json`` and ``environment.json``.
+
+        Args:
+            classes: names of the classes, in the order of the network's outputs.
+            fingerprint: digest of the labels and the split.
+            environment: what the run runs on.
+        """
+        for file, content, indent in (
+            (self.classes, list(classes), None),
+            (self.data, {"fingerprint": fingerprint}, None),
+            (self.environment, environment, 2),
+        ):
+            with atomic_path(file) as temporary:
+                text = json.dumps(content, indent=indent, ensure_ascii=False) + "\n"
+                temporary.write_text(text, encoding="utf-8")
 
     def read_classes(self) -> tuple[str, ...]:
         """Return the class names."""
@@ -202,26 +212,16 @@ class RunFolder:
                 raise ValueError("a list of names is needed")
             return tuple(map(str, classes))
         except (OSError, ValueError) as error:
-            raise RunError(f"{self.classes}: cannot be read; restore it from a copy of the run.") from error
-
-    def write_fingerprint(self, fingerprint: str) -> None:
-        """Write by what the labels and the split of the run are recognised."""
-        with atomic_path(self.data) as temporary:
-            temporary.write_text(json.dumps({"fingerprint": fingerprint}) + "\n", encoding="utf-8")
+            raise _unreadable(self.classes) from error
 
     def read_fingerprint(self) -> str | None:
-        """Return what :meth:`write_fingerprint` wrote; None for a run of a version that did not."""
+        """Return the digest of the labels and the split; None for a run of a version that wrote none."""
         try:
             return str(json.loads(self.data.read_text(encoding="utf-8"))["fingerprint"])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{self.data}: cannot be read; restore it from a copy of the run.") from error
-
-    def write_environment(self, facts: Mapping[str, Any]) -> None:
-        """Write ``environment.json``."""
-        with atomic_path(self.environment) as temporary:
-            temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+            raise _unreadable(self.data) from error
 
     @contextmanager
     def new_checkpoint(self, name: str) -> Iterator[Path]:
@@ -297,3 +297,7 @@ class RunFolder:
                     shutil.rmtree(entry.replace(entry.with_name(f"{entry.name}{_REMOVED}")))
             if not names:
                 self.checkpoints.rmdir()
+
+
+def _unreadable(file: Path) -> RunError:
+    return RunError("cannot be read", where=file, remedy="restore it from a copy of the run")

@@ -41,8 +41,7 @@ def pooled_features(
 ) -> FloatArray:
     """Return the mean over the last feature map of every image of ``batches`` in its order, ``(N, D)``.
 
-    Where the batches are shared by several processes, each handles its share, and all get the whole. Otherwise
-    nothing is exchanged, so that a process may ask alone.
+    Processes share the work as in :func:`class_probabilities`.
     """
     return _collect(
         backbone,

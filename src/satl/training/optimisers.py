@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 
 from satl.runs.config import TrainingConfig
-from satl.training.sharding import is_sharded, like
+from satl.training.sharding import like
 
 
 def make_optimiser(
@@ -43,7 +44,7 @@ def make_optimiser(
         elif name.startswith("rules."):
             thresholds.append(parameter)
         elif parameter.requires_grad:
-            others = sharded if is_sharded(parameter) else head
+            others = sharded if isinstance(parameter, DTensor) else head
             (backbone if ".backbone." in f".{name}" else others).append(parameter)
     head_rate = config.head_lr or config.lr
     rest = (head, sharded, thresholds, undecayed)

@@ -38,11 +38,6 @@ def leave_to_shards(learner: nn.Module, names: list[str]) -> None:
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(learner, ignored)
 
 
-def is_sharded(value: Any) -> bool:
-    """Whether a tensor is spread over the processes."""
-    return isinstance(value, DTensor)
-
-
 def local(tensor: Tensor) -> Tensor:
     """Return the part of a tensor that this process holds: all of it where it is not sharded."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
@@ -73,7 +68,7 @@ def clip_gradients(parameters: list[nn.Parameter], largest: float) -> None:
     groups: tuple[list[Tensor], list[Tensor]] = ([], [])
     for parameter in parameters:
         if parameter.grad is not None:
-            groups[is_sharded(parameter.grad)].append(parameter.grad)
+            groups[isinstance(parameter.grad, DTensor)].append(parameter.grad)
     norms = [nn.utils.get_total_norm(group, foreach=True) for group in groups if group]
     norms = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms]
     norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()

@@ -81,11 +81,6 @@ class TrainingStep:
             self.tally.steps += 1  # counted on the host, which a replay leaves out
         return result
 
-    def forget_graph(self) -> None:
-        """Let go of a captured graph, because a tensor that it writes to has been replaced."""
-        if self.cuda_graph is not None:
-            self.cuda_graph.forget()
-
     def run(self, inputs: StepInputs) -> StepResult:
         """Do everything of a step that runs on the device; gradients are left behind."""
         results = []

@@ -81,7 +81,8 @@ class Trainer:
         convert_to_shared_batch_norm(learner)
         seed_everything(mix_seed(training.seed, rank))
 
-        self.learner = place_on_device(learner, self.device, training.precision == "bf16")
+        self.bf16 = training.precision == "bf16"
+        self.learner = place_on_device(learner, self.device, self.bf16)
         teacher = self.learner.method_parameters.teacher
         decay = teacher.decay if training.ema is None and teacher is not None else training.ema
         self.average = None if decay is None else MovingAverage(self.learner.network, decay)
@@ -125,9 +126,8 @@ class Trainer:
             data.fingerprint(),
             config.fixed(),
         )
-        bf16 = training.precision == "bf16"
-        self.augment = build_augment(config.images, data.source.size, self.device, bf16)
-        self.transform = build_transform(config.images, self.device, bf16)
+        self.augment = build_augment(config.images, data.source.size, self.device, self.bf16)
+        self.transform = build_transform(config.images, self.device, self.bf16)
         self.inputs = BatchInputs(training, data, self.batches, self.learner, self.augment, self.transform)
         self.next_epoch, self.next_step = 0, 0
         self.best: dict[str, Any] = dict(_NO_BEST)
@@ -140,15 +140,14 @@ class Trainer:
         trainer = cls(config, data, folder, display)
         if trainer.is_main:
             RunFolder.create(folder.path)
-            folder.write_classes(data.table.classes)
-            folder.write_fingerprint(trainer.saver.fingerprint)
+            environment = environment_facts(trainer.device, world_size())
+            folder.write_facts(data.table.classes, trainer.saver.fingerprint, environment)
             if data.held_out is not None:
                 table = data.table
                 known = LabelTable(table.images, table.classes, data.known_cells, table.split)
                 write_table(known, folder.labels)
                 data.held_out.save(folder.held_out, table.images, table.classes)
             save_config(config, folder.config)
-            folder.write_environment(environment_facts(trainer.device, world_size()))
         return trainer
 
     @classmethod
@@ -235,10 +234,9 @@ class Trainer:
         """Fit a probe to the features that training starts from; a resumed run has its logits already."""
         assert self.learner.probe is not None
         rows = self.data.rows("train")
-        bf16 = self.config.training.precision == "bf16"
         backbone = self.learner.network.get_submodule("backbone")
         features = pooled_features(
-            backbone, self._batches_without_augmentation(rows), self.transform, self.device, bf16
+            backbone, self._batches_without_augmentation(rows), self.transform, self.device, self.bf16
         )
         where = torch.from_numpy(rows).to(self.device)
         logits = probe_logits(
@@ -258,8 +256,7 @@ class Trainer:
         rows = self.data.rows("train")
         plan = plan_survey(self.data.table.cells[rows], rows, size, training.seed, epoch)
         batches = self._batches_without_augmentation(np.unique(plan.rows))
-        bf16 = training.precision == "bf16"
-        survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, bf16)
+        survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, self.bf16)
         self.learner.study(survey, done, mix_seed(training.seed, epoch))
 
     def _all_stop(self, asked: bool, step: int = 0) -> bool:
@@ -284,9 +281,8 @@ class Trainer:
         """Evaluate the current network on the known cells of a split."""
         rows = self.data.rows(split)
         batches = self._batches_without_augmentation(rows)
-        bf16 = self.config.training.precision == "bf16"
         probabilities = class_probabilities(
-            self.evaluated_network, batches, self.transform, self.device, bf16
+            self.evaluated_network, batches, self.transform, self.device, self.bf16
         )
         return evaluate_scores(probabilities, self.data.table.cells[rows], self.data.table.classes)
 
@@ -354,7 +350,8 @@ class Trainer:
             self.tally.reset()
         else:
             self.tally = self.step.tally = self._new_tally()
-            self.step.forget_graph()
+            if self.step.cuda_graph is not None:
+                self.step.cuda_graph.forget()  # it writes to the old sums
 
     def _new_tally(self) -> EpochTally:
         return EpochTally(tuple(self.learner.generators), self.data.table.num_classes, self.device)
