@@ -12,14 +12,15 @@ import typer
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from satl.cli.labels import ENCODING_HELP, register
+from satl.cli import add_commands
+from satl.cli.labels import ENCODING_HELP
 from satl.errors import EncodingError, ImageError, SatlError, TableError
 from satl.labels import ENCODINGS, LabelTable, mask_table, read_table, write_table
 
 
 def run(*arguments: object) -> Result:
     app = typer.Typer()
-    register(app)
+    add_commands(app, "inspect", "mask", "convert")
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

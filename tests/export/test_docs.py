@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from review.synthetic import small_folder
-from satl.cli.export import register
+from satl.cli import add_commands
 from satl.export import TOOLS
 from satl.labels import read_table, write_table
 
@@ -40,7 +40,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     write_table(done.table, "labels.csv")
     write_table(done.table, "decided.csv", format="long")
     app = typer.Typer()
-    register(app)
+    add_commands(app, "export", "import")
     blocks = "\n".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
     commands = [line for line in blocks.splitlines() if line.startswith("satl ") and "SOURCE" not in line]
     commands = [line for line in commands if "[" not in line]

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from satl.cli.labels import register
+from satl.cli import add_commands
 from satl.cli.wording import shell_words
 from satl.errors import SatlError
 from satl.labels import ENCODINGS
@@ -33,7 +33,7 @@ def run(command: str) -> str:
         return Path(arguments[0]).read_text(encoding="utf-8")
     assert program == "satl"
     app = typer.Typer()
-    register(app)
+    add_commands(app, "inspect", "mask", "convert")
     result = CliRunner().invoke(app, arguments)
     return result.stdout + (
         result.exception.worded(shell_words) if isinstance(result.exception, SatlError) else ""

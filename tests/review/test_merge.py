@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from review.synthetic import Completed, draw_table, write_folder
-from satl.cli.review import register
+from satl.cli import add_commands
 from satl.errors import RunError, TableError
 from satl.labels import LabelTable, open_table, read_table, write_table
 from satl.review.database import DecisionRequest, ReviewStore
@@ -101,7 +101,7 @@ def test_columns_that_are_no_classes_can_be_passed_over(tmp_path: Path, table: L
     with pytest.raises(TableError, match="ignore_columns='Age'"):
         merge_review(out, source, new)
     app = typer.Typer()
-    register(app)
+    add_commands(app, "review", "merge")
     done = CliRunner().invoke(app, ["merge", str(out), str(source), "-o", str(new), "--ignore-column", "Age"])
     assert done.exit_code == 0, done.output
     assert "is without 'Age', which is not a class" in done.output

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
-from satl.cli.scenes import register
+from satl.cli import add_commands
 from satl.errors import ConfigError
 from satl.labels import read_table
 from satl.scenes import SCENE_CLASSES, make_scenes, render_scene, write_scenes
@@ -222,7 +222,7 @@ def test_written_folder_reads_back(tmp_path, image_format):
 def test_command_writes_the_data_set(tmp_path):
     app = typer.Typer()
     app.callback()(lambda: None)
-    register(app)
+    add_commands(app, "scenes")
     result = CliRunner().invoke(
         app, ["scenes", "--out", str(tmp_path), "--count", "1", "--size", "40", "--seed", "2"]
     )

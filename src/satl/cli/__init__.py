@@ -13,25 +13,31 @@ from typing import Annotated
 
 import typer
 
-_COMMANDS = (
-    "labels",
-    "scenes",
-    "pack",
-    "train",
-    "recipes",
-    "evaluate",
-    "predict",
-    "methods",
-    "thresholds",
-    "demo",
-    "experiment",
-    "figures",
-    "complete",
-    "audit",
-    "review",
-    "export",
-    "onnx",
-)
+_COMMANDS = {
+    "inspect": "labels:inspect_command",
+    "mask": "labels:mask_command",
+    "convert": "labels:convert_command",
+    "scenes": "scenes:scenes",
+    "pack": "pack:pack",
+    "train": "train:train",
+    "recipes": "recipes:recipes",
+    "evaluate": "evaluate:evaluate",
+    "predict": "predict:predict",
+    "methods": "methods:methods",
+    "thresholds": "thresholds:thresholds",
+    "demo": "demo:demo",
+    "experiment": "experiment:experiment",
+    "figures": "figures:figures",
+    "complete": "complete:complete_command",
+    "audit": "audit:audit_command",
+    "plan": "audit:plan_command",
+    "review": "review:review",
+    "merge": "review:merge",
+    "export": "export:export_command",
+    "import": "export:import_command",
+    "onnx": "onnx:onnx",
+}
+"""Command -> the module of this folder and the function that runs it, in the order of the help text."""
 
 
 def main() -> None:
@@ -55,8 +61,7 @@ def main() -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    for command in _COMMANDS:
-        import_module(f"satl.cli.{command}").register(app)
+    add_commands(app)
     try:
         app()
     except SatlError as error:
@@ -74,6 +79,13 @@ def main() -> None:
             f"error: {where} cannot be written ({error.strerror}): make room, then run the command again."
         )
         sys.exit(2)
+
+
+def add_commands(app: typer.Typer, *names: str) -> None:
+    """Add the commands of these names to a command line; all commands where none is named."""
+    for name in names or _COMMANDS:
+        module, _, function = _COMMANDS[name].partition(":")
+        app.command(name)(getattr(import_module(f"satl.cli.{module}"), function))
 
 
 def _in_one_line(message: str) -> str:

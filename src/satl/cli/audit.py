@@ -23,12 +23,6 @@ _MEASURES = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("audit")(audit_command)
-    app.command("plan")(plan_command)
-
-
 def audit_command(
     out: OutArgument,
     action: Annotated[

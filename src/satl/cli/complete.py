@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from satl.completion.workflow.complete import Completion
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command("complete")(complete_command)
-
-
 def complete_command(
     run: Annotated[
         Path | None, typer.Argument(metavar="RUN", help="Folder of a run, trained with data.holdout.")

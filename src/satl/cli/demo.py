@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from satl.reports.comparison import Comparison
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of images, hidden labels and weights.")] = 0,

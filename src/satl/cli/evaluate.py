@@ -12,11 +12,6 @@ import typer
 from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(evaluate)
-
-
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     split: Annotated[

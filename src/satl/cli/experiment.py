@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from satl.experiments.grid import GridRun
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(experiment)
-
-
 def experiment(
     grid: Annotated[
         Path | None, typer.Argument(help="YAML file; see docs/experiments.md. By default that of --out.")

@@ -14,12 +14,6 @@ FORMATS_HELP = "Such as label-studio, fiftyone, cvat, huggingface, coco, wide or
 FormatOption = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("export")(export_command)
-    app.command("import")(import_command)
-
-
 def export_command(
     source: Annotated[
         Path,

@@ -10,11 +10,6 @@ import typer
 _SHOWN = 20
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(figures)
-
-
 def figures(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="Folder of a run or of an experiment, or several.")

@@ -178,13 +178,6 @@ def convert_command(
         _say(console, f"Truth  {files[-1]}" + (" (inside)" if len(files) == 1 else ""))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
-    app.command("inspect")(inspect_command)
-    app.command("mask")(mask_command)
-    app.command("convert")(convert_command)
-
-
 def _open(
     source: Path,
     encoding: str | None,

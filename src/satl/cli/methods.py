@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from satl.methods import Method, Parameters
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(methods)
-
-
 def methods(
     name: Annotated[
         str | None, typer.Argument(help="Show one method in full, or one rule with --rules.")

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from satl.inference.onnx_file import OnnxFile
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(onnx)
-
-
 def onnx(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .onnx.")],

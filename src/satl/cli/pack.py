@@ -19,11 +19,6 @@ class StoreKind(StrEnum):
     raw = "raw"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(pack)
-
-
 def pack(
     table: Annotated[
         Path | None,

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from satl.inference.prediction_parts import PredictionFolder, PredictParts
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(predict)
-
-
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     images: Annotated[list[Path], typer.Argument(help="Image files or folders, or one packed store.")],

@@ -7,11 +7,6 @@ from typing import Annotated
 import typer
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(recipes)
-
-
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this recipe as YAML, to be edited.")] = None,
 ) -> None:

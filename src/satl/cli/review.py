@@ -20,12 +20,6 @@ from satl.errors import ConfigError, in_shell
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command("review")(review)
-    app.command("merge")(merge)
-
-
 def review(
     out: OutArgument,
     images: Annotated[

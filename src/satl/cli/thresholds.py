@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from satl.thresholds.application import ClassThreshold
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(thresholds)
-
-
 def thresholds(
     scores: Annotated[
         Path,

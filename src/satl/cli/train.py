@@ -11,11 +11,6 @@ import typer
 from satl.errors import ConfigError, in_shell
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command()(train)
-
-
 def train(
     config: Annotated[Path | None, typer.Argument(help="YAML file; see docs/configuration.md.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the run.")] = None,
