@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -190,6 +190,16 @@ def first_line(error: Exception) -> str:
     'Not a Parquet file'
     """
     return str(error).partition("\n")[0].rstrip(".")[:160]
+
+
+def first_of(names: Sequence[str], most: int = 3) -> str:
+    """List the first few names, and say how many more there are.
+
+    >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d"])
+    ('a, b', 'a, b, c and 1 more')
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def in_shell(path: str | os.PathLike[str]) -> str:

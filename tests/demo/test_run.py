@@ -10,7 +10,7 @@ import yaml
 from satl.completion.files.completed_folder import CompletedFolder
 from satl.demo.demo_run import DEMO_METHODS, demo_config, demo_content, run_demo
 from satl.errors import ConfigError, SatlError, Stopped
-from satl.training.display import Silent
+from satl.training.display import Display
 from satl.training.trainer import Interrupted
 
 TINY = (
@@ -117,7 +117,7 @@ def test_a_rerun_replaces_only_what_a_demo_wrote(demo, monkeypatch):
 
     monkeypatch.setattr("satl.training.trainer.Trainer.fit", stop)
     with pytest.raises(Stopped, match="while ignore was trained; run it again"):
-        run_demo(out, 0, TINY, display=lambda _: Silent())
+        run_demo(out, 0, TINY, display=lambda _: Display())
     # Only the marker, the warm-up and the run that had begun are there, and a further rerun knows the folder.
     assert sorted(entry.name for entry in out.iterdir()) == ["demo.yaml", "ignore", "warm_up"]
     with pytest.raises(Stopped, match="while ignore was trained"):

@@ -17,7 +17,7 @@ from satl.errors import RunError
 from satl.methods import METHODS
 from satl.runs.run_folder import RunFolder
 from satl.training.checkpoints import save_module, save_state
-from satl.training.display import Silent
+from satl.training.display import Display
 from satl.training.saving import Saver
 from satl.training.trainer import Trainer
 from training.tiny import KillAt, Killed, assert_same, assert_same_run, metrics, resume, tiny_config, train
@@ -199,7 +199,7 @@ def edit_training(run: Path, key: str, value: Any) -> None:
     (run / "config.yaml").write_text(yaml.safe_dump(content))
 
 
-class FullAt(Silent):
+class FullAt(Display):
     """No file may grow beyond a few bytes after a step, as on a full disk."""
 
     def __init__(self, epoch: int, step: int) -> None:

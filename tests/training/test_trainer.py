@@ -22,7 +22,7 @@ from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
 from satl.runs.data import RunData, load_data
 from satl.runs.run_folder import RunFolder
-from satl.training.display import Silent
+from satl.training.display import Display
 from satl.training.trainer import Interrupted, Trainer
 from training.tiny import assert_same_run, metrics, resume, tiny_config, train
 
@@ -158,7 +158,7 @@ def test_training_learns_and_pseudo_labels_beat_chance(tmp_path: Path) -> None:
     assert last["micro_precision"] > 1.5 * float((hidden > 0).mean())
 
 
-class Press(Silent):
+class Press(Display):
     """Presses Ctrl-C at a step."""
 
     def __init__(self, epoch: int, step: int) -> None:

@@ -14,7 +14,7 @@ from satl.runs.config import RunConfig
 from satl.runs.data import RunData, load_data
 from satl.runs.reading import apply_overrides, make_config
 from satl.runs.run_folder import RunFolder
-from satl.training.display import Display, Silent
+from satl.training.display import Display
 from satl.training.trainer import Trainer
 
 TINY: dict[str, Any] = {
@@ -70,7 +70,7 @@ class Killed(Exception):
     """Stands for a process that is gone."""
 
 
-class KillAt(Silent):
+class KillAt(Display):
     """Ends a run after a step, before its checkpoint: that step is lost."""
 
     def __init__(self, epoch: int, step: int) -> None:

@@ -12,6 +12,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from satl.training.display import Display
+
 if TYPE_CHECKING:
     from satl.runs.data import RunData
 
@@ -73,7 +75,7 @@ def _bar(console: Console) -> Progress:
     )
 
 
-class RichDisplay:
+class RichDisplay(Display):
     """A live bar for the steps, and one line for each epoch."""
 
     def __init__(self, data: RunData) -> None:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from satl.errors import ConfigError
+from satl.errors import ConfigError, first_of
 
 if TYPE_CHECKING:
     from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses
-
-_SHOWN = 5
 
 ThresholdOption = Annotated[
     float | None,
@@ -53,10 +51,8 @@ def print_classes_without_threshold(thresholds: DecisionThresholds, classes: tup
     """Print the classes that have no threshold and are therefore never present."""
     never = [name for name, off in zip(classes, thresholds.never, strict=True) if off]
     if never:
-        shown = ", ".join(never[:_SHOWN]) + (
-            f" and {len(never) - _SHOWN} more" if len(never) > _SHOWN else ""
-        )
         verbs = ("has", "is") if len(never) == 1 else ("have", "are")
         typer.echo(
-            f"{len(never)} of {len(classes)} classes {verbs[0]} no threshold and {verbs[1]} never present: {shown}"
+            f"{len(never)} of {len(classes)} classes {verbs[0]} no threshold and {verbs[1]} never present: "
+            + first_of(never, 5)
         )

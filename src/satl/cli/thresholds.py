@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from satl.cli.labels import EncodingOption
-from satl.errors import ConfigError, TableError, nearest
+from satl.errors import ConfigError, TableError, first_of, nearest
 
 if TYPE_CHECKING:
     from satl.labels import LabelTable
@@ -213,10 +213,9 @@ def _print(
     )
     without = [row.name for row in rows if row.threshold >= 1.0]
     if without:
-        shown = ", ".join(without[:8]) + (f" and {len(without) - 8} more" if len(without) > 8 else "")
         console.print(
             f"! {len(without)} of {len(rows)} classes have threshold 1 and accept nothing, because labels are too few "
-            f"or no lower one is safe: {shown}.",
+            f"or no lower one is safe: {first_of(without, 8)}.",
             style="yellow",
             soft_wrap=True,
         )

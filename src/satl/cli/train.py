@@ -50,7 +50,6 @@ def train(
     from satl.runs.data import load_data
     from satl.runs.reading import override_config, read_config
     from satl.runs.run_folder import RunFolder
-    from satl.training.display import Silent
     from satl.training.trainer import Trainer
 
     if resume is not None:
@@ -76,7 +75,7 @@ def train(
         RunFolder.check_free(out)
     with loading("Reading images", quiet) as progress:
         data = load_data(run_config, progress)
-    display = Silent() if quiet else RichDisplay(data)
+    display = None if quiet else RichDisplay(data)
     if resume is not None:
         trainer = Trainer.resume(data, folder, display)
     else:

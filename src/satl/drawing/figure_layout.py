@@ -153,34 +153,19 @@ def _wrapped(figure: Figure, text: str, inches: float, size: float, weight: str 
     return "\n".join(lines)
 
 
-def line_handle(look: MethodStyle, title: str | None = None, marker: bool = True) -> Artist:
-    """Return the entry of a legend for a method drawn as a line."""
+def line_handle(
+    look: MethodStyle, title: str | None = None, *, line: bool = True, marker: bool = True
+) -> Artist:
+    """Return the entry of a legend for a method drawn as a line, with or without markers, or as markers alone."""
     from matplotlib.lines import Line2D
 
     return Line2D(
         [],
         [],
         color=str(look.colour),
-        linestyle=look.dash,  # type: ignore[arg-type]
+        linestyle=look.dash if line else "none",  # type: ignore[arg-type]
         marker=look.marker if marker else "",
-        markersize=5,
-        markeredgecolor=style.PAPER.light,
-        markeredgewidth=0.5,
-        label=title or look.title,
-    )
-
-
-def dot_handle(look: MethodStyle, title: str | None = None) -> Artist:
-    """Return the entry of a legend for a method drawn as a dot."""
-    from matplotlib.lines import Line2D
-
-    return Line2D(
-        [],
-        [],
-        linestyle="none",
-        color=str(look.colour),
-        marker=look.marker,
-        markersize=6,
+        markersize=5 if line else 6,
         markeredgecolor=style.PAPER.light,
         markeredgewidth=0.5,
         label=title or look.title,

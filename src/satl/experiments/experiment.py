@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from satl.errors import Argument, ConfigError, Sentence
+from satl.errors import Argument, ConfigError, Sentence, first_of
 from satl.experiments.experiment_folder import ExperimentFolder, State
 from satl.experiments.grid import Grid, GridRun, choose_runs, read_grid
 
@@ -112,8 +112,6 @@ def _check_unchanged(
     if changed:
         grid_run, differences = next(iter(changed.items()))
         others = f" and of {len(changed) - 1} more" if len(changed) > 1 else ""
-        shown = ", ".join(differences[:3])
-        shown += f" and {len(differences) - 3} more" if len(differences) > 3 else ""
         if all(folder.state(one) == "failed" for one in changed):
             remedy = Sentence(
                 "restore them, or run failed runs from the start with {retry}",
@@ -125,7 +123,7 @@ def _check_unchanged(
                 out=Argument("out"),
             )
         raise ConfigError(
-            f"the settings of run {grid_run.name}{others} are not those it was run with: {shown}",
+            f"the settings of run {grid_run.name}{others} are not those it was run with: {first_of(differences)}",
             where=origin,
             remedy=remedy,
         )

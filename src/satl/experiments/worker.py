@@ -18,12 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from satl.training.display import Display
+
 _SECONDS_BETWEEN_STEPS = 0.3
 
 Send = Callable[[dict[str, Any]], None]
 
 
-class EventDisplay:
+class EventDisplay(Display):
     """A training display that sends its events to the parent process."""
 
     def __init__(self, send: Send) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from satl.errors import Sentence, TableError, Task, nearest
+from satl.errors import Sentence, TableError, Task, first_of, nearest
 from satl.files import atomic_path
 from satl.inference.decision_thresholds import NEVER, DecisionThresholds, above, at_least
 
@@ -74,7 +74,7 @@ def read_thresholds(path: str | Path, classes: Sequence[str]) -> DecisionThresho
         if not takes(fields):
             continue
         if name not in known:
-            hint = nearest(name, classes) or f"; the run's classes are {_some(classes)}"
+            hint = nearest(name, classes) or f"; the run's classes are {first_of([*map(repr, classes)])}"
             raise TableError(
                 f"row {row} is about class {name!r}, which the run does not have{hint}",
                 where=path,
@@ -88,7 +88,7 @@ def read_thresholds(path: str | Path, classes: Sequence[str]) -> DecisionThresho
     missing = [name for name in classes if name not in found]
     if missing:
         raise TableError(
-            f"{len(missing)} of the run's {len(classes)} classes have no threshold ({_some(missing)})",
+            f"{len(missing)} of the run's {len(classes)} classes have no threshold ({first_of([*map(repr, missing)])})",
             where=path,
             remedy="add a row for each, with a blank threshold where it is never to be present",
         )
@@ -170,8 +170,3 @@ def _number(path: Path, row: int, fields: _Fields) -> float | None:
             remedy="choose thresholds between 0 and 1 on the probabilities of this run, or leave it blank",
         )
     return value
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:3]))
-    return shown + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from satl.errors import ConfigError, nearest
+from satl.errors import ConfigError, first_of, nearest
 from satl.models.frozen_stages import FrozenStages, foldable_stages
 
 _SHOWN_KEYS = 6
@@ -304,11 +304,6 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     return {key.removeprefix("module."): value for key, value in loaded.items()}
 
 
-def _shorten(keys: Sequence[str]) -> str:
-    hidden = len(keys) - _SHOWN_KEYS
-    return ", ".join(keys[:_SHOWN_KEYS]) + (f" and {hidden} more" if hidden > 0 else "")
-
-
 def _load_weights(body: nn.Module, name: str, settings: Mapping[str, Any], path: Path) -> None:
     stored = {key: value for key, value in _read_weights(path).items() if not key.startswith("fc.")}
     current = body.state_dict()
@@ -334,7 +329,7 @@ def _load_weights(body: nn.Module, name: str, settings: Mapping[str, Any], path:
         if stored[source].shape != current[key].shape
     ]
     kinds = (("missing:", missing), ("not in the model:", surplus), ("shape:", wrong_shape))
-    problems = [f"{kind} {_shorten(keys)}" for kind, keys in kinds if keys]
+    problems = [f"{kind} {first_of(keys, _SHOWN_KEYS)}" for kind, keys in kinds if keys]
     if problems:
         raise ConfigError(
             f"backbone weights {path} do not fit {name} ({'; '.join(problems)}): choose the model they were "

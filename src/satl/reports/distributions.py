@@ -88,21 +88,22 @@ def score_distributions(
     return figure
 
 
-def draw_known_against_unknown(
-    axes: Axes,
+@styled
+def known_against_unknown(
     known: tuple[npt.ArrayLike, npt.ArrayLike],
     unknown: tuple[npt.ArrayLike, npt.ArrayLike],
     *,
+    title: str = "",
     limits: tuple[float, float] | None = None,
-) -> None:
-    """Draw known scores upwards and unknown scores downwards, each split into present and absent.
+) -> Figure:
+    """Return a panel with known scores upwards and unknown scores downwards, each split into present and absent.
 
     Args:
-        axes: where.
         known: scores of the known present and of the known absent cells of a class.
         unknown: the same of its unknown cells, by the hidden truth.
         limits: range of scores.
     """
+    figure, axes = new_figure(4.6, 2.5)
     samples = [clean(values) for values in (*known, *unknown)]
     edges = bin_edges(limits, *samples)
     for sign, (present, absent) in ((1, samples[:2]), (-1, samples[2:])):
@@ -127,19 +128,6 @@ def draw_known_against_unknown(
     axes.yaxis.set_major_formatter(lambda value, _: f"{abs(value):.0f}")
     axes.set_xlabel("score")
     axes.set_ylabel("share of cells (%)")
-
-
-@styled
-def known_against_unknown(
-    known: tuple[npt.ArrayLike, npt.ArrayLike],
-    unknown: tuple[npt.ArrayLike, npt.ArrayLike],
-    *,
-    title: str = "",
-    **options: Any,
-) -> Figure:
-    """Return a panel of known against unknown scores; see :func:`draw_known_against_unknown`."""
-    figure, axes = new_figure(4.6, 2.5)
-    draw_known_against_unknown(axes, known, unknown, **options)
     axes.set_title(title)
     return figure
 

@@ -1,14 +1,13 @@
 """Panels as pure functions: arrays in, a matplotlib figure out; those of scores are in the file beside.
 
-``draw_...`` draws into given axes, for parts of a larger figure; the function of the same name without
-``draw_`` returns a figure with one panel. A page puts panels side by side as far as the screen is wide, so a
-panel never needs to shrink until its text cannot be read.
+``draw_...`` draws into given axes, for parts of a larger figure. A page puts panels side by side as far as the screen
+is wide, so a panel never needs to shrink until its text cannot be read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,20 +21,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def draw_curves(
-    axes: Axes,
+@styled
+def curves(
     curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]],
     *,
     ylabel: str,
+    title: str = "",
+    width: float = PANEL[0],
     stage1_epochs: int = 0,
     marks: Mapping[str, int] | None = None,
     percent: bool = False,
     from_zero: bool = False,
-) -> None:
-    """Draw one line for each method over the epochs.
+) -> Figure:
+    """Return a panel with one line for each method over the epochs.
 
     Args:
-        axes: where.
         curves: method -> epochs (E,), counted from 1, and values (E,); NaN leaves a gap.
         ylabel: what the values are, with their unit.
         stage1_epochs: a thin line marks the end of stage 1, if it is not 0.
@@ -43,6 +43,7 @@ def draw_curves(
         percent: the values are shares of one, shown as per cent.
         from_zero: the axis of values begins at 0.
     """
+    figure, axes = new_figure(width)
     shown = [float(epoch) for epochs, _ in curves.values() for epoch in np.asarray(epochs, float)]
     first, last = min(shown, default=1.0), max(shown, default=1.0)
     for name, (epochs, values) in curves.items():
@@ -74,42 +75,30 @@ def draw_curves(
     elif high - low < 0.1 * abs(high):  # do not make mountains of the last digits
         middle = (low + high) / 2
         axes.set_ylim(middle - 0.05 * abs(high), middle + 0.05 * abs(high))
-
-
-@styled
-def curves(
-    curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]],
-    *,
-    title: str = "",
-    width: float = PANEL[0],
-    **options: Any,
-) -> Figure:
-    """Return a panel with one line for each method; see :func:`draw_curves`."""
-    figure, axes = new_figure(width)
-    draw_curves(axes, curves, **options)
     axes.set_title(title)
     return figure
 
 
-def draw_threshold_trajectories(
-    axes: Axes,
+@styled
+def threshold_trajectories(
     epochs: npt.ArrayLike,
     thresholds: npt.ArrayLike,
     *,
     classes: Sequence[str],
+    title: str = "",
     highlighted: Sequence[int] = (),
     reference: tuple[npt.ArrayLike, npt.ArrayLike, str] | None = None,
-) -> None:
-    """Draw the threshold of every class over the epochs.
+) -> Figure:
+    """Return a panel with the threshold of every class over the epochs.
 
     Args:
-        axes: where.
         epochs: (E,), counted from 1.
         thresholds: (E, C).
         classes: C names.
         highlighted: at most four classes in colour, named at the end of their line; the others are grey.
         reference: epochs, values and name of one threshold for all classes, drawn dashed.
     """
+    figure, axes = new_figure(4.6, 2.9)
     x, y = np.asarray(epochs, float), np.asarray(thresholds, float)
     marker = "o" if len(x) == 1 else ""
     for index in range(y.shape[1]):
@@ -133,30 +122,22 @@ def draw_threshold_trajectories(
     epoch_axis(axes, float(x.min()), float(x.max()))
     axes.set_ylabel("threshold (score)")
     label_ends(axes, float(x.max()), ends)
-
-
-@styled
-def threshold_trajectories(
-    epochs: npt.ArrayLike, thresholds: npt.ArrayLike, *, title: str = "", **options: Any
-) -> Figure:
-    """Return a panel with the thresholds of all classes; see :func:`draw_threshold_trajectories`."""
-    figure, axes = new_figure(4.6, 2.9)
-    draw_threshold_trajectories(axes, epochs, thresholds, **options)
     axes.set_title(title)
     return figure
 
 
-def draw_class_dots(
-    axes: Axes, classes: Sequence[str], values: Mapping[str, npt.ArrayLike], *, xlabel: str
-) -> None:
-    """Draw one row for each class and one dot for each method, joined by a thin line.
+@styled
+def class_dots(
+    classes: Sequence[str], values: Mapping[str, npt.ArrayLike], *, xlabel: str, title: str = ""
+) -> Figure:
+    """Return a panel with one row for each class and one dot for each method, joined by a thin line.
 
     Args:
-        axes: where.
         classes: C names, from the top.
         values: method -> (C,) shares of one; NaN, not measurable, has no dot.
         xlabel: what the values are; they are shown as per cent.
     """
+    figure, axes = new_figure(4.6, 0.8 + 0.185 * max(len(classes), 3))
     rows = np.arange(len(classes))
     table = np.array([np.asarray(column, float) * 100 for column in values.values()]).reshape(
         -1, len(classes)
@@ -189,15 +170,6 @@ def draw_class_dots(
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(xlabel)
-
-
-@styled
-def class_dots(
-    classes: Sequence[str], values: Mapping[str, npt.ArrayLike], *, xlabel: str, title: str = ""
-) -> Figure:
-    """Return a panel with a row for each class; see :func:`draw_class_dots`."""
-    figure, axes = new_figure(4.6, 0.8 + 0.185 * max(len(classes), 3))
-    draw_class_dots(axes, classes, values, xlabel=xlabel)
     axes.set_title(title)
     return figure
 

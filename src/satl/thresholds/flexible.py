@@ -61,7 +61,3 @@ class FlexibleThreshold(CountingThreshold):
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(4, C)``."""
         return flexible_thresholds(counts, self.confidence, self.floor)
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return f"{self.num_classes}, confidence={self.confidence}, floor={self.floor}"

@@ -140,7 +140,3 @@ class LargeLossThreshold(HistogramThreshold):
         self.keys.index_copy_(0, place, keys)
         self.keys[self.memory :].fill_(_EMPTY)
         self.written += arrived
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return f"{self.num_classes}, share_step={self.share_step}, permanent={self.permanent}"

@@ -134,7 +134,3 @@ class LearnedThreshold(HistogramThreshold):
     def update(self) -> None:
         """Start new histograms; it is the optimiser that moves the thresholds."""
         self.counts.zero_()
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return f"{self.num_classes}, weight={self.weight}, shared={self.shared}, decay={not self.undecayed}"

@@ -45,7 +45,3 @@ class MetricThreshold(HistogramThreshold):
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""
         return metric_thresholds(counts, self.beta, self.min_count)
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return f"{self.num_classes}, beta={self.beta}, bins={self.bins}"

@@ -59,7 +59,3 @@ class PrecisionThreshold(HistogramThreshold):
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(2, C, bins)``."""
         return precision_thresholds(counts, self.precision, self.min_count)
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return f"{self.num_classes}, precision={self.precision}, rate={self.rate}, bins={self.bins}"

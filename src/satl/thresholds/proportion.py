@@ -41,7 +41,3 @@ class ProportionThreshold(HistogramThreshold):
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(3, C, bins)``."""
         return proportion_thresholds(counts, self.min_count)
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return f"{self.num_classes}, bins={self.bins}, min_count={self.min_count}"

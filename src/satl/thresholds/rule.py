@@ -51,6 +51,11 @@ class ThresholdRule(nn.Module):
                 self.value = kept
         return self
 
+    def extra_repr(self) -> str:
+        """Show the parameters: all plain attributes."""
+        hidden = ("training", "_")
+        return ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith(hidden))
+
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it.
 

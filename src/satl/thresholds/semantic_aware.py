@@ -101,12 +101,3 @@ class SemanticAwareThreshold(HistogramThreshold):
             self.negatives_per_positive,
             self.floor,
         )
-
-    def extra_repr(self) -> str:
-        """Show the parameters that matter."""
-        return (
-            f"{self.num_classes}, negative_quantile={self.negative_quantile}, "
-            f"positive_quantile={self.positive_quantile}, rate={self.rate}, convention={self.convention!r}, "
-            f"bins={self.bins}, min_count={self.min_count}, "
-            f"negatives_per_positive={self.negatives_per_positive}, floor={self.floor}"
-        )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 
-class Display(Protocol):
-    """What a training shows to a person while it runs."""
+class Display:
+    """Is called while a training runs; this one shows nothing."""
 
     def start(self, epochs: int, steps: int) -> None:
         """Begin a run."""
@@ -20,19 +20,3 @@ class Display(Protocol):
 
     def stop(self) -> None:
         """End, also after an error."""
-
-
-class Silent:
-    """Shows nothing."""
-
-    def start(self, epochs: int, steps: int) -> None:
-        """Do nothing."""
-
-    def step(self, epoch: int, stage: int, step: int, losses: Callable[[], dict[str, float]]) -> None:
-        """Do nothing."""
-
-    def epoch(self, row: dict[str, Any]) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Do nothing."""

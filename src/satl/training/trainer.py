@@ -32,7 +32,7 @@ from satl.scoring import probe_logits
 from satl.training.averaging import MovingAverage
 from satl.training.batch_inputs import BatchInputs
 from satl.training.build import build_augment, build_learner, build_step, build_transform, place_on_device
-from satl.training.display import Display, Silent
+from satl.training.display import Display
 from satl.training.divergence import require_finite
 from satl.training.forward import class_probabilities, pooled_features
 from satl.training.log import log_file, log_line, logger
@@ -72,7 +72,7 @@ class Trainer:
         self.device = self.accelerator.device
         self.data = data = self._cache_images_on_gpu(data)
         self.is_main = self.accelerator.is_main_process
-        self.display: Display = display if display is not None and self.is_main else Silent()
+        self.display = display if display is not None and self.is_main else Display()
 
         rank = self.accelerator.process_index
         seed_everything(training.seed)  # every process builds the same weights

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.drawing import style
-from satl.drawing.figure_layout import WIDTH, add_heading, dot_handle, fitted, patch_handle, start_figure
+from satl.drawing.figure_layout import WIDTH, add_heading, fitted, line_handle, patch_handle, start_figure
 from satl.drawing.style import method_style, styled
 from satl.evaluation.pseudo_quality import UNION
 from satl.experiments.finished_runs import FinishedRun, RunGroup
@@ -51,7 +51,8 @@ def recall_by_class(group: RunGroup) -> Figure:
     for name in methods:
         (mean,), _, (count,) = error_bars([_defined(values[name][0])])
         look = method_style(name)
-        handles.append(dot_handle(look, f"{look.title} (mean of {count} classes {100 * mean:.1f} %)"))
+        title = f"{look.title} (mean of {count} classes {100 * mean:.1f} %)"
+        handles.append(line_handle(look, title, line=False))
     note = (
         f"{known(group, runs[methods[0]][0].proportion)}; unknown training cells, last model, "
         f"{union_note(run for members in runs.values() for run in members)}; {_seeds(runs)}. Classes from the most to "
@@ -103,7 +104,7 @@ def rarest_classes(group: RunGroup) -> Figure:
         f"{union_note(run for members in runs.values() for run in members)}; {_seeds(runs)}. Mean of these classes, "
         f"{method_style(methods[-1]).title}: {', '.join(summary)}. No dot: no pseudo-label, or nothing to find."
     )
-    handles = [dot_handle(method_style(name)) for name in methods]
+    handles = [line_handle(method_style(name), line=False) for name in methods]
     handles += [
         patch_handle("known positives", facecolor=style.KNOWN.light, hatch="////", edgecolor="w"),
         patch_handle("all positives", facecolor=style.FAINT.light),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from satl.drawing.figure_layout import check_formats, write_figure
 from satl.drawing.style import lacking_characters
-from satl.errors import Argument, SatlError, Sentence
+from satl.errors import Argument, SatlError, Sentence, first_of
 from satl.experiments.finished_runs import RunGroup, find_runs, group_runs
 from satl.reports.paper_figures.class_figures import rarest_classes, recall_by_class
 from satl.reports.paper_figures.diagrams import pipeline, ranking_sketch
@@ -116,9 +116,7 @@ def draw_each(
         )
     runs, unfinished = find_runs(folders, announce)
     if unfinished:
-        names = ", ".join(path.name for path in unfinished[:3])
-        more = f" and {len(unfinished) - 3} more" if len(unfinished) > 3 else ""
-        announce(f"Left out, not finished: {names}{more}")
+        announce(f"Left out, not finished: {first_of([path.name for path in unfinished])}")
     groups = group_runs(runs)
     target = Path(folders[0]) / "figures" if out is None else Path(out)
     return (drawn for number in numbers for drawn in _draw_number(number, groups, target, chosen))
