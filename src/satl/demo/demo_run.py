@@ -48,7 +48,7 @@ _START_AGAIN = "run it again, it starts from the beginning"
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo leaves behind."""
+    """The results of the demo and their files."""
 
     comparison: Comparison
     report: Path

@@ -71,7 +71,7 @@ def plan_experiment(grid: Path | None, out: Path, retry_failed: bool = False) ->
     Args:
         grid: the grid file; None for the grid that the folder was last run with.
         out: folder of the experiment.
-        retry_failed: whether failed runs are to be run again, with changed settings if the grid has changed.
+        retry_failed: run failed runs again, with changed settings if the grid has changed.
 
     Raises:
         SatlError: a key or value is wrong, the folder holds something else, or the settings of a grid run that has

@@ -45,7 +45,7 @@ def same_threshold(threshold: float, num_classes: int) -> DecisionThresholds:
 
 
 def at_least(threshold: float) -> np.float32:
-    """Return the smallest float32 that is not below ``threshold``, by which float32 numbers decide as by itself.
+    """Return the smallest float32 that is not below ``threshold``; float32 numbers compare with both alike.
 
     >>> float(at_least(0.5)), float(at_least(0.7)) >= 0.7 > float(np.float32(0.7))
     (0.5, True)

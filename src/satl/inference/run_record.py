@@ -1,4 +1,4 @@
-"""What a finished run scores, as figures need it: measured once, kept in its folder, read without the model.
+"""The scores of a finished run for figures: measured once, kept in its folder, read without the model.
 
 The scores of at most 4,000 training images are kept, drawn by a rule that depends on their number only, so that
 runs of one study keep the same images. How good the pseudo-labels are is counted over all training images first.

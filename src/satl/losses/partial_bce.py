@@ -83,7 +83,7 @@ def count_of_part(counted: Tensor, images: int) -> Tensor:
 
 
 def check_reduction(reduction: str) -> None:
-    """Refuse a reduction that there is not."""
+    """Refuse an unknown reduction."""
     if reduction not in ("known", "sample"):
         raise ValueError(f"reduction must be 'known' or 'sample', got {reduction!r}.")
 

@@ -97,7 +97,7 @@ class Learner(nn.Module):
         return any(not self.method_parameters.losses[name].switched_off for name in terms)
 
     def uses_teacher(self, stage: int) -> bool:
-        """Whether a term of this stage looks at the teacher; those about mixed images take what there is."""
+        """Whether a term of this stage needs the teacher, other than those about mixed images."""
         return any("teacher" in LOSSES[name].needs for name in self._terms(stage, mixed=False))
 
     def _terms(self, stage: int, mixed: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""Mixup: images mixed of two: each image of a batch with its neighbour, 0 with 1, 2 with 3 and so on.
+"""Mixup: each image of a batch is mixed with its neighbour, 0 with 1, 2 with 3 and so on.
 
 Batches are shuffled, so neighbours are random images. Pairs that follow from the position are the same however a
 batch is shared by processes and micro-batches, as long as each of them holds an even number of images; the last of

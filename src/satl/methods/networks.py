@@ -1,4 +1,4 @@
-"""What networks are built from, and the network that most methods share.
+"""Build networks from a configuration, and the network that most methods share.
 
 A further network is one function in the file of its method.
 """
@@ -51,7 +51,7 @@ class NetworkContext:
         )
 
     def embeddings(self) -> Tensor | None:
-        """Return the given vectors ``(C, E)`` of the classes, or None where they are to be learned."""
+        """Return the given vectors ``(C, E)`` of the classes, or None where they are learned."""
         model = self.model
         if model.word_vectors is None and model.text_model is None:
             return None

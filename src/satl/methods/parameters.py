@@ -1,4 +1,4 @@
-"""What a user may set: each part of a method brings a model of its own parameters, under its own section."""
+"""The parameters that a user may set: a model for each part of a method, in a section of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The methods that there are, and the checks that a new one has to pass."""
+"""The registry of methods, and the checks of a new one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def register_method(method: Method) -> Method:
     """Make a method known by its name; its base and its parts must be registered before it.
 
     Raises:
-        ValueError: the name is taken, or the method names something that there is not, or cannot train.
+        ValueError: the name is taken, or the method names an unknown part, or cannot be trained.
     """
     if method.name in METHODS:
         raise ValueError(f"method {method.name!r} is registered twice.")
@@ -59,7 +59,7 @@ def _check(method: Method) -> None:
 
 
 def _check_together(method: Method, place: str) -> None:
-    """Refuse parts that exist, but lack each other."""
+    """Refuse a method that lacks a part which another of its parts needs."""
     if method.generators and method.rule is None:
         raise ValueError(
             f"{place}: generators names {method.generators[0]!r}, whose scores need a threshold; set rule to one of "

@@ -200,7 +200,7 @@ class TrainingConfig(Section):
         None, ge=1, description="Also save within an epoch, every so many steps."
     )
     checkpoint_epochs: Annotated[int, Effect.NOTHING] = Field(
-        1, ge=1, description="Epochs between checkpoints to go on from (the last is always written)."
+        1, ge=1, description="Epochs between checkpoints to resume from (the last is always written)."
     )
     tensorboard: Annotated[bool, Effect.NOTHING] = Field(
         False,

@@ -1,4 +1,4 @@
-"""What a run ran on."""
+"""The environment of a run: versions, device and time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKAGES = (
 
 
 def missing_packages(facts: Mapping[str, Any]) -> list[str]:
-    """Return those packages, with their versions, that brought methods along where a run began and are not here.
+    """Return the packages, with their versions, that had methods for a run and are not installed here.
 
     >>> missing_packages({"packages": {"torch": "2.8.0", "no-such-method": "0.1"}})
     ['no-such-method 0.1']

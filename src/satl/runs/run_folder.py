@@ -1,4 +1,4 @@
-"""The folder of a run, and nothing else knows its names."""
+"""The folder of a run: the only module that knows the names of its files."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RunFolder:
 
     @classmethod
     def check_free(cls, path: Path | str) -> RunFolder:
-        """Say at once if a new run cannot be put there; nothing is written."""
+        """Raise RunError if a new run cannot be put there; nothing is written."""
         folder = cls(path)
         try:
             taken = folder.config.exists()
@@ -193,7 +193,7 @@ class RunFolder:
         Args:
             classes: names of the classes, in the order of the network's outputs.
             fingerprint: digest of the labels and the split.
-            environment: what the run runs on.
+            environment: versions, device and time.
         """
         for file, content, indent in (
             (self.classes, list(classes), None),
@@ -266,7 +266,7 @@ class RunFolder:
         return next((candidate for candidate in (final, old) if candidate.is_dir()), None)
 
     def checkpoint(self, name: str) -> Path:
-        """Return the folder of a checkpoint, or say that there is none."""
+        """Return the folder of a checkpoint; raise RunError if there is none."""
         place = self.find_checkpoint(name)
         if place is not None:
             return place

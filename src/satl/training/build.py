@@ -117,7 +117,7 @@ def build_transform(images: ImagesConfig, device: torch.device, bf16: bool = Fal
 
 
 def _layout(device: torch.device, bf16: bool, sizes: tuple[int, int] | None = None) -> dict[str, Any]:
-    """Precision and order in memory of the pixels: what convolutions would otherwise make of them in every step."""
+    """Return dtype and memory format of the pixels as the convolutions use them, which saves a conversion per step."""
     if device.type == "cuda":
         return {"dtype": torch.bfloat16 if bf16 else torch.float32, "channels_last": True}
     # Resized as bytes, images are in this order already.

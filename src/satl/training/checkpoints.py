@@ -21,7 +21,7 @@ STATE = "training.pt"
 
 
 def module_content(module: nn.Module) -> dict[str, Tensor]:
-    """Return all parameters and buffers of a module, whole; all processes must ask for it."""
+    """Return all parameters and buffers of a module, whole; every process must call it."""
     content: dict[str, Tensor] = whole(module.state_dict())
     return content
 

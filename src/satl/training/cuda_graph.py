@@ -10,8 +10,8 @@ from torch import Tensor
 
 from satl.methods import StepInputs, StepResult
 
-# A graph is captured after so many ordinary steps: they allocate the optimiser's state, compile what is to be
-# compiled and let the libraries choose their algorithms, none of which can be captured.
+# A graph is captured after so many ordinary steps: they allocate the optimiser's state, compile code
+# and let the libraries choose their algorithms, none of which can be captured.
 STEPS_BEFORE_CAPTURE = 3
 
 
@@ -34,7 +34,7 @@ class CudaGraphStep:
         self.forget()
 
     def forget(self) -> None:
-        """Let go of what was captured, because a tensor that it writes to has been replaced."""
+        """Drop the captured graph, because a tensor that it writes to has been replaced."""
         self.kind: tuple[object, ...] | None = None
         self.steps = 0
         self.graph: torch.cuda.CUDAGraph | None = None

@@ -1,4 +1,4 @@
-"""Runs that have diverged end before anything good is replaced by what is left of them."""
+"""Stop a run that has diverged, before its checkpoints are overwritten."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from satl.training.sharding import local
 
 @torch.no_grad()
 def require_finite(losses: Mapping[str, float], learner: nn.Module, run: Path, epoch: int) -> None:
-    """Refuse to go on where the loss of an epoch, or a weight, is no number any more; all processes must ask.
+    """Raise if the loss of an epoch or a weight is not finite; every process must call it.
 
-    It waits for the device, so it is for the times at which a run saves or validates.
+    It waits for the device, so call it only where a run saves or validates.
 
     Args:
         losses: means over the steps of the epoch so far, with ``total``.
-        learner: whose weights are looked at: the last step can leave some behind that no loss has seen yet.
+        learner: its weights are checked as well, because no loss was computed after the last step.
         run: its folder, for the message.
         epoch: counted from 0.
 

@@ -14,7 +14,7 @@ logger = logging.getLogger("satl.training")
 
 @contextmanager
 def log_file(folder: RunFolder, is_main: bool) -> Iterator[None]:
-    """Send the log to the run's ``train.log`` while it lasts; only the main process writes."""
+    """Write the log to ``train.log`` of the run while the context lasts; only the main process writes."""
     if not is_main:
         yield
         return
@@ -32,7 +32,7 @@ def log_file(folder: RunFolder, is_main: bool) -> Iterator[None]:
 
 
 def log_line(row: dict[str, Any]) -> str:
-    """Say what an epoch did, from its row of ``metrics.jsonl``."""
+    """Describe an epoch in one line, from its row of ``metrics.jsonl``."""
 
     def numbers(part: dict[str, Any], names: tuple[str, ...]) -> str:
         shown = ((name, part[name]) for name in names if part.get(name) is not None)

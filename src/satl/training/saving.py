@@ -1,4 +1,4 @@
-"""What a run keeps: the state to resume from, and the network of its best epoch."""
+"""Checkpoints of a run: the state to resume from, and the network of its best epoch."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Saver:
                 save_state(state, path / STATE)
 
     def load_last(self, tally: EpochTally) -> tuple[int, int, dict[str, Any]]:
-        """Read it again; return the epoch and step to resume at, and the best epoch so far."""
+        """Read what :meth:`save_last` wrote; return the epoch and step to resume at, and the best epoch so far."""
         checkpoint = self.folder.checkpoint("last")
         state = load_state(checkpoint / STATE)
         if state["data"] != self.fingerprint:

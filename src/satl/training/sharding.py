@@ -44,7 +44,7 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def whole(content: Any) -> Any:
-    """Return nested data with every sharded tensor put together; all processes must ask for it."""
+    """Return nested data with every sharded tensor put together; every process must call it."""
     if isinstance(content, DTensor):
         return content.full_tensor().cpu()  # one at a time: all of them together may not fit on the device
     if isinstance(content, dict):

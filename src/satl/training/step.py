@@ -102,7 +102,7 @@ class TrainingStep:
         return result
 
     def _add_gradients(self, inputs: StepInputs) -> StepResult:
-        """Add the gradients of a micro-batch to those that there are."""
+        """Add the gradients of a micro-batch to those of the earlier ones."""
         inputs = self._ask_teacher(inputs)
         if not self.learner.mixes(inputs.stage):
             return self._forward_backward(inputs)
@@ -116,7 +116,7 @@ class TrainingStep:
 
     @torch.no_grad()
     def _ask_teacher(self, inputs: StepInputs) -> StepInputs:
-        """Return the inputs with the teacher's probabilities, where there is something to ask."""
+        """Return the inputs with the probabilities of the teacher, if the step uses one."""
         learner = self.learner
         if inputs.clean is not None:
             assert self.teacher is not None
@@ -143,7 +143,7 @@ class TrainingStep:
         )
 
     def no_grad_sync(self) -> AbstractContextManager[None]:
-        """Within this, several processes keep their gradients to themselves."""
+        """Return a context in which processes do not add up their gradients."""
         if isinstance(self.model, DistributedDataParallel):
             return self.model.no_sync()
         return nullcontext()

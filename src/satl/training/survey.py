@@ -1,4 +1,4 @@
-"""A look at the training set before an epoch: class features of known positives, for generators that want them."""
+"""Class features of known positives, computed before an epoch for the generators that need them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an epoch adds up on the device: loss terms and the quality of pseudo-labels."""
+"""Sums of an epoch on the device: loss terms and the quality of pseudo-labels."""
 
 from __future__ import annotations
 

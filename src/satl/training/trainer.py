@@ -46,7 +46,7 @@ from satl.training.tally import EpochTally
 from satl.training.tensorboard import board, require_tensorboard
 
 _STEPS_BETWEEN_STOP_CHECKS = 10
-"""Several processes ask each other whether to stop after so many steps."""
+"""With several processes, steps between two comparisons of whether to stop."""
 _NO_BEST = {"epoch": -1, "mAP": -1.0}
 
 
@@ -157,8 +157,8 @@ class Trainer:
         trainer = cls(folder.read_config(), data, folder, display)
         trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
         if not trainer.finished and not trainer.saver.holds_best(trainer.best):
-            # The kept model is of an epoch that is done again. Should that one end otherwise, as on a GPU it may,
-            # the record of a model that is gone must not keep the next best one from being written.
+            # The best model is of an epoch that is now trained again and may end otherwise, as on a GPU. Its score
+            # must not keep the next best model from being saved.
             trainer.best = dict(_NO_BEST)
         if trainer.is_main:
             folder.keep_metrics_before(trainer.next_epoch)
@@ -260,7 +260,7 @@ class Trainer:
         self.learner.study(survey, done, mix_seed(training.seed, epoch))
 
     def _all_stop(self, asked: bool, step: int = 0) -> bool:
-        """Whether any process wishes to stop, the same answer in all; many ask each other only now and then."""
+        """Whether any process was asked to stop, the same answer in all; processes compare only every few steps."""
         if world_size() == 1:
             return asked
         if step % _STEPS_BETWEEN_STOP_CHECKS:
@@ -345,7 +345,7 @@ class Trainer:
         return 1 if epoch < self.config.training.stage1_epochs else 2
 
     def _reset_tally(self, epoch: int) -> None:
-        """Begin the sums of an epoch; the terms of the loss are others where a stage begins."""
+        """Begin the sums of an epoch; a new stage has other loss terms."""
         if epoch > 0 and self._stage(epoch) == self._stage(epoch - 1):
             self.tally.reset()
         else:
