@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.complete import OutArgument
+from satl.cli.wording import percent
 from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
     from satl.completion.statistics.audit import AuditResult
 
-OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 _MEASURES = (
     ("present_precision", "accepted as present that are present"),
     ("absent_precision", "accepted as absent that are absent"),
@@ -159,10 +160,6 @@ def _print(result: AuditResult, names: list[str], confidence: float) -> None:
             table.add_column(column, justify="right")
         rows = [(entry["name"], entry[key]) for entry in entries if entry[key]["low"] is not None]
         for name, share in rows:
-            table.add_row(name, *(_percent(share[part]) for part in ("estimate", "low", "high")))
+            table.add_row(name, *(percent(share[part]) for part in ("estimate", "low", "high")))
         if rows:
             console.print(table)
-
-
-def _percent(value: Any) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"

@@ -13,6 +13,8 @@ from satl.errors import ConfigError, in_shell, nearest
 if TYPE_CHECKING:
     from satl.completion.workflow.complete import Completion
 
+OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
+
 
 def complete_command(
     run: Annotated[

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.wording import percent
 from satl.errors import in_shell
 
 if TYPE_CHECKING:
@@ -66,9 +67,5 @@ def results_table(comparison: Comparison) -> Table:
         union = method.last_union()
         numbers = [method.summary.get(key) for key in ("mAP", "OF1", "CF1")]
         numbers += [union.get(key) for key in ("micro_precision", "micro_recall")]
-        table.add_row(method.name, *map(_percent, numbers), f"{method.seconds:.0f}")
+        table.add_row(method.name, *map(percent, numbers), f"{method.seconds:.0f}")
     return table
-
-
-def _percent(value: Any) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
+from satl.cli.wording import percent
 
 
 def evaluate(
@@ -55,7 +55,7 @@ def evaluate(
     )
     for name, counts, interpolated, plain in rows:
         values = (interpolated, plain, counts.OP, counts.OR, counts.OF1, counts.CP, counts.CR, counts.CF1)
-        table.add_row(name, *("" if value is None else _percent(value, 2) for value in values))
+        table.add_row(name, *("" if value is None else percent(value, 2) for value in values))
     console.print(table)
     if evaluation.not_measurable:
         console.print(f"Not measurable, no known positive: {', '.join(evaluation.not_measurable)}.")
@@ -68,7 +68,7 @@ def evaluate(
             classes.add_column(column, justify="left" if column == "class" else "right")
         for row in evaluation.per_class:
             shown = (row.average_precision, row.precision, row.recall, row.f1)
-            numbers = (_percent(value, 1) for value in shown)
+            numbers = (percent(value) for value in shown)
             classes.add_row(row.name, str(row.known_positives), str(row.known_negatives), *numbers)
         console.print(classes)
     folder = run if out is None else out
@@ -76,7 +76,3 @@ def evaluate(
         f"Written: {folder / f'evaluation-{split}.json'} and {folder / f'evaluation-{split}.csv'}",
         soft_wrap=True,
     )
-
-
-def _percent(value: float, digits: int) -> str:
-    return "-" if math.isnan(value) else f"{100 * value:.{digits}f}"

@@ -7,7 +7,13 @@ from typing import Annotated
 
 import typer
 
-from satl.cli.labels import EncodingOption, IgnoreOption, print_decisions, print_ignored_columns
+from satl.cli.labels import (
+    EncodingOption,
+    IgnoreOption,
+    ReplaceKnownOption,
+    print_decisions,
+    print_ignored_columns,
+)
 from satl.errors import ConfigError, in_shell
 
 FORMATS_HELP = "Such as label-studio, fiftyone, cvat, huggingface, coco, wide or long."
@@ -120,10 +126,7 @@ def import_command(
             "unknown or absent.",
         ),
     ] = "unknown",
-    replace_known: Annotated[
-        bool,
-        typer.Option("--replace-known", help="Let a decision overwrite a known cell that says otherwise."),
-    ] = False,
+    replace_known: ReplaceKnownOption = False,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite TABLE.")] = False,

@@ -40,6 +40,9 @@ IgnoreOption = Annotated[
         "--ignore-column", help="A column of a wide table that is not a class, such as an age; repeatable."
     ),
 ]
+ReplaceKnownOption = Annotated[
+    bool, typer.Option("--replace-known", help="Let a decision overwrite a known cell that says otherwise.")
+]
 DatasetOption = Annotated[
     str | None,
     typer.Option(
@@ -223,15 +226,11 @@ def _say(console: Console, text: str, style: str | None = None) -> None:
 
 
 def _inspect_images(table: LabelTable, images: Path) -> FileReport:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    from satl.cli.progress import loading
     from satl.images.file_checks import inspect_images
 
-    columns = (TextColumn("reading images"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("decode", total=table.num_images)
-        return inspect_images(table, images, lambda done, _: bar.update(task, completed=done))
+    with loading("Reading images") as progress:
+        return inspect_images(table, images, progress)
 
 
 def print_ignored_columns(columns: list[str] | None, table: Path) -> None:

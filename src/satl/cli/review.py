@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.complete import OutArgument
 from satl.cli.labels import (
     EncodingOption,
     IgnoreOption,
+    ReplaceKnownOption,
     TableArgument,
     print_decisions,
     print_ignored_columns,
 )
 from satl.cli.wording import shell_words
 from satl.errors import ConfigError, in_shell
-
-OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 
 
 def review(
@@ -68,10 +68,7 @@ def merge(
         str | None,
         typer.Option("--include", help="accepted: also the cells that were accepted and nobody looked at."),
     ] = None,
-    replace_known: Annotated[
-        bool,
-        typer.Option("--replace-known", help="Let a decision overwrite a known cell that says otherwise."),
-    ] = False,
+    replace_known: ReplaceKnownOption = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite NEW.")] = False,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,

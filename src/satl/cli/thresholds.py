@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from satl.cli.labels import EncodingOption
+from satl.cli.wording import percent
 from satl.errors import ConfigError, TableError, first_of, nearest
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def _print(
             Text(row.name),
             f"{row.threshold:.4f}",
             *(f"{count:,}" for count in counts),
-            *("-" if math.isnan(ratio) else f"{100 * ratio:.1f}" for ratio in ratios),
+            *map(percent, ratios),
         )
     console.print(f"{file.path}: {table.num_images:,} images, rule {rule}", style="bold", soft_wrap=True)
     console.print(grid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from typing import Any
@@ -33,6 +34,15 @@ def shell_words(part: Argument | Task) -> str:
     for name, value in part.options.items():
         words += _option(name, value)
     return f"`{' '.join(words)}`"
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """Write a share of one as per cent, or a dash where there is none.
+
+    >>> percent(0.1234), percent(None), percent(float("nan"))
+    ('12.3', '-', '-')
+    """
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.{digits}f}"
 
 
 def _option(name: str, value: Any) -> list[str]:
