@@ -79,7 +79,6 @@ def cached_on_device(
     device: torch.device | str,
     limit_bytes: int | None = None,
     *,
-    workers: int = 0,
     progress: Callable[[int, int], Any] | None = None,
 ) -> ImageSource:
     """Copy all images to a device once, if they fit.
@@ -88,7 +87,6 @@ def cached_on_device(
         source: where to read from.
         device: where to keep them.
         limit_bytes: a source that needs more than this is returned unchanged; by default :func:`default_limit`.
-        workers: threads that decode; 0 takes one for every core.
         progress: called as ``progress(done, total)``, from 0 to the number of images.
 
     Returns:
@@ -117,7 +115,7 @@ def cached_on_device(
         if isinstance(source, BulkSource):
             source.gather(torch.arange(first, last), host)
         else:
-            read_images(source, host.numpy(), first, workers=workers)
+            read_images(source, host.numpy(), first)
         pixels[first:last].copy_(host, non_blocking=True)
         if progress is not None:
             progress(last, total)

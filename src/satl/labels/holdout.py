@@ -139,15 +139,7 @@ def hold_out_fraction(
     return np.where(possible(present, absent) | possible(absent, present), fraction, 0.0)
 
 
-def hold_out(
-    labels: npt.ArrayLike,
-    seed: int = 0,
-    *,
-    precision: float = 0.95,
-    confidence: float = 0.95,
-    guard: float = 0.9,
-    fraction: npt.ArrayLike | None = None,
-) -> HeldOut:
+def hold_out(labels: npt.ArrayLike, seed: int = 0, *, fraction: npt.ArrayLike | None = None) -> HeldOut:
     """Choose the known cells to hold out, stratified by class and sign.
 
     Positives and negatives of a class are held out at the same rate: holding out more of one sign would give
@@ -158,8 +150,8 @@ def hold_out(
     Args:
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         seed: of the draw.
-        precision, confidence, guard: what the certificate will be asked for.
-        fraction: share to hold out, one number or (C,), instead of the rule of :func:`hold_out_fraction`.
+        fraction: share to hold out, one number or (C,); None: as :func:`hold_out_fraction` says for certificates of
+            95 % precision.
 
     >>> labels = np.where(np.random.default_rng(0).random((2000, 1)) < 0.5, 1, -1)
     >>> chosen = hold_out(labels)
@@ -169,7 +161,7 @@ def hold_out(
     known = _as_label_matrix(labels)
     if fraction is None:
         positives, negatives = (np.count_nonzero(known == sign, axis=0) for sign in (1, -1))
-        share = hold_out_fraction(positives, negatives, precision, confidence, guard)
+        share = hold_out_fraction(positives, negatives)
     else:
         share = np.broadcast_to(np.asarray(fraction, dtype=np.float64), known.shape[1:]).copy()
         if not ((share >= 0) & (share < 1)).all():

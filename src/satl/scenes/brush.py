@@ -174,12 +174,10 @@ class Brush:
         """Add an upright, possibly rounded rectangle."""
         return self.shape(rectangle(x0, y0, x1, y1, radius), colour, solid)
 
-    def ring(
-        self, x: float, y: float, radius: float, width: float, colour: Colour, solid: bool = True
-    ) -> None:
+    def ring(self, x: float, y: float, radius: float, width: float, colour: Colour) -> None:
         """Add a ring as one polygon whose inner border runs backwards."""
         outer, inner = circle(x, y, radius, None, 0, 359.9), circle(x, y, radius - width, None, 0, 359.9)
-        self.shape(np.concatenate([outer, inner[::-1]]), colour, solid)
+        self.shape(np.concatenate([outer, inner[::-1]]), colour)
 
     def stroke(
         self, points: Sequence[tuple[float, float]] | Points, width: float, colour: Colour, solid: bool = True

@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import BoolMatrix
 from satl.errors import TableError, nearest
 from satl.labels import LabelTable
-
-FloatMatrix = npt.NDArray[np.float32]
-BoolMatrix = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
+from satl.labels.cells import IntArray
 
 
 class ScoreAlignment:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from satl.checks.array_checks import BoolMatrix, FloatMatrix
 from satl.errors import TableError, nearest
 from satl.labels import LabelTable, TableFile
-from satl.scores.alignment import BoolMatrix, FloatMatrix, ScoreAlignment
+from satl.scores.alignment import ScoreAlignment
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from satl.completion.statistics.assessment import CompletionSettings
-from satl.completion.workflow.complete import Completion
-from satl.completion.workflow.from_run import _open_other_table, case_from_run, complete_run
+from satl.completion.workflow.complete import Completion, complete
+from satl.completion.workflow.from_run import _open_other_table, case_from_run
 from satl.errors import RunError, TableError
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
@@ -53,6 +53,13 @@ def run(pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     train(folder, make_config(content, "test"))
     return folder
+
+
+def complete_run(
+    run: Path, out: Path, settings: CompletionSettings | None = None, **options: Any
+) -> Completion:
+    review_only = settings is not None and settings.review_only
+    return complete(case_from_run(run, review_only=review_only, **options), out, settings)
 
 
 def see_well(patch: pytest.MonkeyPatch, pictures: Path) -> None:
@@ -101,7 +108,6 @@ def test_certificates_rest_on_the_cells_held_out_of_training(
 
 
 def test_the_scores_are_kept_and_can_be_used_without_the_run(run: Path, tmp_path: Path) -> None:
-    from satl.completion.workflow.complete import complete
     from satl.completion.workflow.from_scores import case_from_scores
 
     done = complete_run(run, tmp_path / "out", PROMISE)

@@ -79,7 +79,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Certification:
-    """What :func:`certify` returns.
+    """What :func:`satl.completion.certify` returns.
 
     Attributes:
         present, absent: thresholds of the two directions.

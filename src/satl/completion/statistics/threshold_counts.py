@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -107,71 +107,54 @@ def count_at_thresholds(
         )
     ]
 
-    def stacked(classes: tuple[_Direction, ...], value: int) -> ThresholdCounts:
-        length = np.array([len(one.grid) for one in classes], dtype=np.int64)
-        inside = np.arange(max(length.max(initial=0), 1)) < length[:, np.newaxis]
+    present, absent = zip(*both, strict=True) if both else ((), ())
+    return _stacked(present, PRESENT), _stacked(absent, ABSENT)
 
-        def column(name: str, dtype: Any = np.int64) -> npt.NDArray[Any]:
-            return np.array([getattr(one, name) for one in classes], dtype=dtype)
 
-        def padded(name: str, empty: Any = 0, dtype: Any = np.int64) -> npt.NDArray[Any]:
-            table = np.full(inside.shape, empty, dtype=dtype)
-            if classes:
-                table[inside] = np.concatenate([getattr(one, name) for one in classes])
-            return table
+_Counts = dict[str, Any]
+"""Counts of one class in one direction, from the strictest grid point to the loosest: arrays (M,) and numbers."""
 
-        found, leaked = padded("found"), padded("leaked")
-        cells, errors, picked = found + leaked, leaked, column("planned")
-        if planned is not None:
-            # Their zone was chosen by looking at the other labels, which may therefore not be counted again.
-            instead = (picked > 0)[:, np.newaxis]
-            errors = np.where(instead, padded("planned_errors"), errors)
-            cells = np.where(instead, padded("planned_right") + errors, cells)
-        return ThresholdCounts(
-            value=value,
-            grid=padded("grid", np.nan, np.float64),
-            cells=cells,
-            errors=errors,
-            accepted=padded("accepted"),
-            same=column("same"),
-            other=column("other"),
-            found=found,
-            leaked=leaked,
-            planned=picked,
-            unknown=column("unknown"),
-            limit=column("limit", np.float64),
-        )
 
-    return (
-        stacked(tuple(one for one, _ in both), PRESENT),
-        stacked(tuple(other for _, other in both), ABSENT),
+def _stacked(classes: Sequence[_Counts], value: int) -> ThresholdCounts:
+    """Put the counts of all classes into one table, a row per class."""
+    length = np.array([len(one["grid"]) for one in classes], dtype=np.int64)
+    inside = np.arange(max(length.max(initial=0), 1)) < length[:, np.newaxis]
+
+    def column(name: str, dtype: Any = np.int64) -> npt.NDArray[Any]:
+        return np.array([one[name] for one in classes], dtype=dtype)
+
+    def padded(name: str, empty: Any = 0, dtype: Any = np.int64) -> npt.NDArray[Any]:
+        table = np.full(inside.shape, empty, dtype=dtype)
+        if classes:
+            table[inside] = np.concatenate([one[name] for one in classes])
+        return table
+
+    totals = {name: column(name) for name in ("same", "other", "planned", "unknown")}
+    found, leaked = padded("found"), padded("leaked")
+    # The zone of planned cells was chosen by looking at the other labels, which may therefore not be counted again.
+    instead = (totals["planned"] > 0)[:, np.newaxis]
+    errors = np.where(instead, padded("planned_errors"), leaked)
+    return ThresholdCounts(
+        value=value,
+        grid=padded("grid", np.nan, np.float64),
+        cells=np.where(instead, padded("planned_right"), found) + errors,
+        errors=errors,
+        accepted=padded("accepted"),
+        found=found,
+        leaked=leaked,
+        limit=column("limit", np.float64),
+        **totals,
     )
-
-
-class _Direction(NamedTuple):
-    """One class in one direction, from the strictest grid point to the loosest."""
-
-    grid: npt.NDArray[Any]
-    found: IntArray
-    leaked: IntArray
-    planned_right: IntArray
-    planned_errors: IntArray
-    accepted: IntArray
-    same: int
-    other: int
-    planned: int
-    unknown: int
-    limit: float
 
 
 def _of_class(
     cells: ClassCells, guard: float, present_zone: float, absent_zone: float
-) -> tuple[_Direction, _Direction]:
+) -> tuple[_Counts, _Counts]:
     positive, negative, unknown = (np.sort(part) for part in cells[:3])
     planned = [np.sort(part) for part in cells.planned]
     highest_first = threshold_grid(unknown)
 
-    def direction(value: int, parts: Sequence[npt.NDArray[Any]], zone: float, limit: float) -> _Direction:
+    def direction(value: int, parts: Sequence[npt.NDArray[Any]], zone: float, limit: float) -> _Counts:
         same, other, planned_right, planned_errors = parts
         grid = highest_first[::value]
         if len(planned_right) + len(planned_errors) and np.isfinite(zone):
@@ -183,19 +166,19 @@ def _of_class(
                 return len(part) - np.searchsorted(part, grid, side="left")
             return np.searchsorted(part, grid, side="right")
 
-        return _Direction(
-            grid=grid,
-            found=count(same),
-            leaked=count(other),
-            planned_right=count(planned_right),
-            planned_errors=count(planned_errors),
-            accepted=count(unknown),
-            same=len(same),
-            other=len(other),
-            planned=len(planned_right) + len(planned_errors),
-            unknown=len(unknown),
-            limit=limit,
-        )
+        return {
+            "grid": grid,
+            "found": count(same),
+            "leaked": count(other),
+            "planned_right": count(planned_right),
+            "planned_errors": count(planned_errors),
+            "accepted": count(unknown),
+            "same": len(same),
+            "other": len(other),
+            "planned": len(planned_right) + len(planned_errors),
+            "unknown": len(unknown),
+            "limit": limit,
+        }
 
     return (
         direction(

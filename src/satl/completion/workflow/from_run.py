@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from satl.checks.array_checks import BoolMatrix
-from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.case import Case, with_plan
-from satl.completion.workflow.complete import Completion, complete
 from satl.errors import Argument, RunError, Sentence, TableError
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_table
 from satl.labels.holdout import HeldOut
@@ -24,30 +22,6 @@ if TYPE_CHECKING:
     from satl.runs.run_folder import RunFolder
 
 Progress = Callable[[int, int], Any]
-
-
-def complete_run(
-    run: str | Path,
-    out: str | Path,
-    settings: CompletionSettings | None = None,
-    *,
-    labels: str | Path | None = None,
-    images: str | Path | None = None,
-    checkpoint: str = "best",
-    force: bool = False,
-    progress: Progress | None = None,
-) -> Completion:
-    """Complete the table of a run; see :func:`case_from_run` and :func:`satl.completion.workflow.complete.complete`."""
-    settings = settings or CompletionSettings()
-    case = case_from_run(
-        run,
-        labels,
-        images=images,
-        checkpoint=checkpoint,
-        review_only=settings.review_only,
-        progress=progress,
-    )
-    return complete(case, out, settings, force=force)
 
 
 def case_from_run(
