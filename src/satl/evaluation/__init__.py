@@ -1,4 +1,4 @@
-"""Measure what a model and its pseudo-labels are worth, on the known cells only.
+"""Metrics of a model and of its pseudo-labels, over the known cells only.
 
 The NumPy metrics do not import torch; the tensor version of the average precision is in
 :mod:`satl.evaluation.tensor_average_precision`.

@@ -121,7 +121,7 @@ def errors_at_most(errors: npt.ArrayLike, total: npt.ArrayLike, share: npt.Array
     """Probability of at most ``errors`` wrong cells among ``total`` when each is right with ``share``.
 
     This is the p-value of "the share is below ``share``": it is at most a exactly when the Clopper-Pearson
-    lower bound at confidence 1 - a reaches ``share``. Nothing counted is no evidence: 1.
+    lower bound at confidence 1 - a reaches ``share``. Without any cell it is 1.
 
     >>> errors_at_most([0, 0, 1, 0], [59, 58, 93, 0], 0.95).round(4)
     array([0.0485, 0.051 , 0.05  , 1.    ])

@@ -139,7 +139,7 @@ def paired_test(first: npt.ArrayLike, second: npt.ArrayLike, confidence: float =
         nan = float("nan")
         return PairedTest(n, mean, nan, nan, nan, nan, confidence, nan, nan, nan, nan)
 
-    # Equal gaps such as 0.3 - 0.2 and 0.4 - 0.3 differ in the last bit: that is no spread.
+    # Equal gaps such as 0.3 - 0.2 and 0.4 - 0.3 differ in the last bit, which does not count as spread.
     rounding = 4 * np.finfo(np.float64).eps * float(max(np.abs(a).max(), np.abs(b).max()))
     deviation = float(difference.std(ddof=1))
     if float(np.ptp(difference)) <= rounding:

@@ -17,7 +17,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import json_text, listed, mapping, number, write_json_lines, writing
+from satl.export.escaping import json_list, json_text, mapping, number, open_text, write_json_lines
 from satl.export.registry import MAIN, Imported, ToolFormat, register_tool
 from satl.export.suggestions import Suggestions
 from satl.labels import PRESENT, read_table
@@ -30,7 +30,7 @@ _AT_ONCE = 1 << 16
 
 def write_coco(source: Source, files: Mapping[str, Path]) -> None:
     """Write the known cells, and the suggestions where there are any."""
-    with writing(files[MAIN]) as stream:
+    with open_text(files[MAIN]) as stream:
         stream.write('{\n"images": ')
         write_json_lines(stream, (_image(source, image) for image in source.images()))
         stream.write(',\n"annotations": ')
@@ -40,7 +40,7 @@ def write_coco(source: Source, files: Mapping[str, Path]) -> None:
         write_json_lines(stream, (f'{{"id": {id}, "name": {json_text(name)}}}' for id, name in names))
         stream.write("\n}\n")
     if PREDICTIONS in files:
-        with writing(files[PREDICTIONS]) as stream:
+        with open_text(files[PREDICTIONS]) as stream:
             write_json_lines(stream, _results(source))
             stream.write("\n")
 
@@ -52,7 +52,7 @@ def _image(source: Source, image: ImageRow) -> str:
         fields.append(f'"width": {size[0]}, "height": {size[1]}')
     if image.split is not None:
         fields.append(f'"split": {json_text(image.split)}')
-    fields.append(f'"neg_category_ids": {listed(str(at + 1) for at in image.absent)}')
+    fields.append(f'"neg_category_ids": {json_list(str(at + 1) for at in image.absent)}')
     fields.append('"not_exhaustive_category_ids": []')
     return f"{{{', '.join(fields)}}}"
 

@@ -155,7 +155,7 @@ def read_source(
         source = _read_folder(place, labels, encoding, bands)
     elif labels is not None:
         raise TableError(
-            f"belongs to the folder of a completion, and {place} is none",
+            f"belongs to the folder of a completion, which {place} is not",
             where=Argument("labels", labels),
             remedy="leave it out",
         )
@@ -226,7 +226,7 @@ def _undecided(
             remedy=f"give the table that {place} was completed from, with or without later decisions",
         )
     now, then = table.cells[rows, columns], before.cells[proposed.rows, proposed.columns]
-    # A suspected error that was corrected says what was proposed; one that was confirmed cannot be told from a new one.
+    # A suspected error that was corrected says what was proposed; one that was confirmed looks like a new one.
     decided = (now != UNKNOWN) & ((then == UNKNOWN) | (now == proposed.values))
     moved = Suggestions(rows, columns, proposed.values, proposed.scores, proposed.bands)
     return moved.select(~decided).ordered()

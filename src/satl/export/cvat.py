@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import attribute, json_text, listed, number, require_xml, writing
+from satl.export.escaping import attribute, json_list, json_text, number, open_text, require_xml
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
@@ -35,13 +35,13 @@ def write_cvat(source: Source, files: Mapping[str, Path]) -> None:
     require_xml(source.table.classes, "class")
     require_xml(source.files, "image")
     labels = _labels(source)
-    with writing(files[LABELS]) as stream:
+    with open_text(files[LABELS]) as stream:
         items = (
             f'{{"name": {json_text(label)}, "type": "tag", "attributes": {_attribute_list(suggested)}}}'
             for label, suggested in labels
         )
         stream.write("[\n" + ",\n".join(items) + "\n]\n")
-    with writing(files[MAIN]) as stream:
+    with open_text(files[MAIN]) as stream:
         stream.write('<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n')
         stream.write(
             f"  <meta>\n    <task>\n      <name>satl</name>\n      <size>{source.table.num_images}</size>\n"
@@ -90,7 +90,7 @@ def _prefixes() -> tuple[str, ...]:
 
 def _attribute_list(suggested: bool) -> str:
     fields = '"mutable": false, "input_type": "text", "default_value": "", "values": [""]'
-    return listed(f'{{"name": "{name}", {fields}}}' for name in _ATTRIBUTES) if suggested else "[]"
+    return json_list(f'{{"name": "{name}", {fields}}}' for name in _ATTRIBUTES) if suggested else "[]"
 
 
 def _attribute_elements(suggested: bool) -> str:

@@ -24,10 +24,10 @@ def json_text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def listed(texts: Iterable[str]) -> str:
+def json_list(texts: Iterable[str]) -> str:
     """Return a JSON list of pieces that are JSON already.
 
-    >>> listed(["1", '"a"'])
+    >>> json_list(["1", '"a"'])
     '[1, "a"]'
     """
     return f"[{', '.join(texts)}]"
@@ -58,7 +58,7 @@ def require_xml(names: Sequence[str], what: str) -> None:
             raise TableError(f"the {what} {name!r} has a character that XML cannot hold: rename it.")
 
 
-def writing(path: Path) -> IO[str]:
+def open_text(path: Path) -> IO[str]:
     """Open a text file for writing: UTF-8, lines end in a line feed on every system."""
     return path.open("w", encoding="utf-8", newline="\n")
 

@@ -15,7 +15,7 @@ from typing import Any
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import json_text, listed, mapping, number, writing
+from satl.export.escaping import json_list, json_text, mapping, number, open_text
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
@@ -32,9 +32,9 @@ def write_fiftyone(source: Source, files: Mapping[str, Path]) -> None:
     kinds = {MAIN: _known(lambda image: image.present), _ABSENT: _known(lambda image: image.absent)}
     kinds |= {role: _suggested(value) for value, role in _PREDICTED.items()}
     with ExitStack() as opened:
-        streams = {role: opened.enter_context(writing(file)) for role, file in files.items()}
+        streams = {role: opened.enter_context(open_text(file)) for role, file in files.items()}
         for role, stream in streams.items():
-            stream.write(f'{{\n"classes": {listed(map(json_text, source.table.classes))},\n')
+            stream.write(f'{{\n"classes": {json_list(map(json_text, source.table.classes))},\n')
             if role == MAIN:
                 stream.write(f'"{_OWN}": {_own(source)},\n')
             stream.write('"labels": {')
@@ -66,7 +66,7 @@ def _keys(source: Source) -> list[str]:
 
 def _known(columns: Callable[[ImageRow], list[int]]) -> Callable[[ImageRow], str | None]:
     # An image about which nothing is known has no label; one with known cells may have an empty list.
-    return lambda image: listed(map(str, columns(image))) if image.present or image.absent else None
+    return lambda image: json_list(map(str, columns(image))) if image.present or image.absent else None
 
 
 def _suggested(value: int) -> Callable[[ImageRow], str | None]:
@@ -78,16 +78,16 @@ def _suggested(value: int) -> Callable[[ImageRow], str | None]:
             for at, said, score, band in image.suggested
             if said == value
         ]
-        return listed(items) if items else None
+        return json_list(items) if items else None
 
     return labels
 
 
 def _own(source: Source) -> str:
     """Return what FiftyOne ignores and satl reads back: the ids in their order, and the splits."""
-    fields = [f'"images": {listed(map(json_text, source.table.images))}']
+    fields = [f'"images": {json_list(map(json_text, source.table.images))}']
     if source.table.split is not None:
-        fields.append(f'"split": {listed(map(json_text, source.table.split.tolist()))}')
+        fields.append(f'"split": {json_list(map(json_text, source.table.split.tolist()))}')
     return f"{{{', '.join(fields)}}}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import Source
-from satl.export.escaping import entries, json_text, listed, mapping, number, writing
+from satl.export.escaping import entries, json_list, json_text, mapping, number, open_text
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
@@ -27,20 +27,20 @@ _NAMES = "write the names of classes in brackets"
 def write_huggingface(source: Source, files: Mapping[str, Path]) -> None:
     """Write one line per image, and the classes."""
     names = [json_text(name) for name in source.table.classes]
-    files[CLASSES].write_text(f'{{"classes": {listed(names)}}}\n', encoding="utf-8", newline="\n")
+    files[CLASSES].write_text(f'{{"classes": {json_list(names)}}}\n', encoding="utf-8", newline="\n")
     bands = [json_text(band) for band in SUGGESTED_BANDS]
-    with writing(files[MAIN]) as stream:
+    with open_text(files[MAIN]) as stream:
         for image in source.images():
             split = "" if image.split is None else f', "split": {json_text(image.split)}'
-            proposed = listed(
+            proposed = json_list(
                 f'{{"label": {names[at]}, "value": {value}, "score": {number(score)}, "band": {bands[band]}}}'
                 for at, value, score, band in image.suggested
             )
             predictions = "" if source.suggestions is None else f', "predictions": {proposed}'
             stream.write(
                 f'{{"file_name": {json_text(image.file)}{split}, '
-                f'"positive": {listed(names[at] for at in image.present)}, '
-                f'"negative": {listed(names[at] for at in image.absent)}{predictions}}}\n'
+                f'"positive": {json_list(names[at] for at in image.present)}, '
+                f'"negative": {json_list(names[at] for at in image.absent)}{predictions}}}\n'
             )
 
 

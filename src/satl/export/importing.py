@@ -114,7 +114,7 @@ def import_file(
     merged, counts = apply_decisions(
         table, decided, conflicts="replace" if replace_known else "refuse", origin=file, where=onto
     )
-    # A box left alone is weak: it fills what is unknown, and contradicts nobody.
+    # A box that was not ticked is weak evidence: it fills unknown cells and never contradicts a known one.
     weak = _unticked(imported, merged) if unticked == "absent" else None
     if not weak:
         _require_some(decided, file, onto)

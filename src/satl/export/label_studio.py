@@ -12,7 +12,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from satl.export.content import ImageRow, Source
-from satl.export.escaping import attribute, json_text, listed, number, require_xml, write_json_lines, writing
+from satl.export.escaping import (
+    attribute,
+    json_list,
+    json_text,
+    number,
+    open_text,
+    require_xml,
+    write_json_lines,
+)
 from satl.export.label_studio_export import read_label_studio
 from satl.export.registry import MAIN, ToolFormat, register_tool
 from satl.labels import ABSENT, PRESENT
@@ -28,7 +36,7 @@ def write_label_studio(source: Source, files: Mapping[str, Path]) -> None:
     """Write the tasks and the labelling config."""
     require_xml(source.table.classes, "class")
     files[CONFIG].write_text(labelling_config(source.table.classes), encoding="utf-8", newline="\n")
-    with writing(files[MAIN]) as stream:
+    with open_text(files[MAIN]) as stream:
         write_json_lines(stream, _tasks(source))
         stream.write("\n")
 
@@ -99,7 +107,7 @@ def _tasks(source: Source) -> Iterator[str]:
         ]
         if known:
             # Label Studio takes an imported annotation for ground truth unless it says otherwise.
-            parts.append(f'"annotations": [{{"ground_truth": false, "result": {listed(known)}}}]')
+            parts.append(f'"annotations": [{{"ground_truth": false, "result": {json_list(known)}}}]')
         if image.suggested:
             results = [
                 _result("suggestion", value, chosen)
@@ -107,7 +115,7 @@ def _tasks(source: Source) -> Iterator[str]:
                 if (chosen := [names[at] for at, said, *_ in image.suggested if said == value])
             ]
             parts.append(
-                f'"predictions": [{{"model_version": {model}{_certainty(image)}, "result": {listed(results)}}}]'
+                f'"predictions": [{{"model_version": {model}{_certainty(image)}, "result": {json_list(results)}}}]'
             )
         yield ", ".join(parts) + "}"
 
@@ -127,7 +135,7 @@ def _result(mark: str, value: int, choices: list[str]) -> str:
     control = CONTROLS[value]
     return (
         f'{{"id": "{mark}-{control}", "from_name": "{control}", "to_name": "image", "type": "choices", '
-        f'"value": {{"choices": {listed(choices)}}}}}'
+        f'"value": {{"choices": {json_list(choices)}}}}}'
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.export.collecting import Collector
 from satl.export.content import Source
-from satl.export.escaping import number, writing
+from satl.export.escaping import number, open_text
 from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_tool
 from satl.export.suggestions import Suggestions
 from satl.labels import open_table
@@ -45,7 +45,7 @@ def write_tables(source: Source, files: Mapping[str, Path], *, long: bool) -> No
 def _write_csv(source: Source, path: Path) -> None:
     mark = delimiter_of(path)
     names = [csv_field(name, mark) for name in source.table.classes]
-    with writing(path) as stream:
+    with open_text(path) as stream:
         stream.write(mark.join(COLUMNS) + "\n")
         for image in source.images():
             id = csv_field(image.image, mark)

@@ -314,7 +314,7 @@ class _Decoded(Dataset["torch.Tensor | _Failure"]):
 
 
 def _new_images(num: int, size: int) -> torch.Tensor:
-    """Memory for a batch, uint8 (num, size, size, 3); in a worker it is shared, so that sending it is no copy."""
+    """Memory for a batch, uint8 (num, size, size, 3); in a worker it is shared, so that sending it copies nothing."""
     shape = (num, size, size, 3)
     if get_worker_info() is None or num == 0:
         return torch.empty(shape, dtype=torch.uint8)

@@ -186,7 +186,7 @@ def _to_eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _require_white(image: Image.Image) -> None:
-    """Refuse pixels of which nobody knows which value is white."""
+    """Refuse pixels whose value for white is not known."""
     if image.mode == "F":
         raise ImageError("has floating-point pixels, whose white is not stated, save it with 8 or 16 bits")
     # Mode "I" is what 16-bit PNG and PGM files become in some versions; elsewhere it is truly 32 bits wide.

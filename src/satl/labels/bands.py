@@ -1,4 +1,4 @@
-"""Bands: what a completion made of a cell; the only definition, for files, pages, audits and exports."""
+"""Bands: what a completion did with a cell; the only definition, for files, pages, audits and exports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUGGESTED_BANDS = (ACCEPTED, REVIEW)
 
 
 class Band(IntEnum):
-    """What became of a cell, with accepted cells separated by their value."""
+    """What a completion did with a cell, accepted cells separated by their value."""
 
     KNOWN = 0
     PRESENT = 1

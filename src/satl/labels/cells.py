@@ -66,7 +66,7 @@ class ImageIndex(NameIndex):
 
     Some tools drop the extension and some ids never had one. An id that stands in the list itself always comes first;
     ``a`` means ``a.jpg`` only where there is no ``a.png`` as well; ``a.png`` never means ``a.jpg``, nor ``scan.1``
-    ``scan``: a number is no extension.
+    ``scan``: a number is not an extension.
 
     >>> ImageIndex(("a.jpg", "b.jpg", "c", "d.jpg", "d.png")).find(["a", "b.png", "c.jpg", "d", "d.png"])
     array([ 0, -1,  2, -1,  4])

@@ -28,7 +28,7 @@ _ROLES = {"training": "train", "validation": "val", "valid": "val", "dev": "val"
 
 
 def split_role(name: str) -> str:
-    """Return what a split is for, however it is spelled; other names stay, in small letters.
+    """Return what a split is for, however it is spelled; other names stay, in lower case.
 
     >>> split_role("Train"), split_role(" validation"), split_role("Held back")
     ('train', 'val', 'held back')
@@ -141,7 +141,7 @@ class LabelTable:
         return self.select(self.split_mask(name))
 
     def split_mask(self, name: str) -> npt.NDArray[np.bool_]:
-        """Bool (N,): the rows of one split; an error that names the splits where there is none such."""
+        """Bool (N,): the rows of one split; an unknown one is an error that lists the splits."""
         if self.split is None:
             raise TableError(f"the table has no split column, so it has no '{name}' images: add one.")
         mask = self.split == name

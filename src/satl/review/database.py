@@ -2,7 +2,7 @@
 
 A decision is on disk before the call that makes it returns (write-ahead log, ``synchronous = FULL``), so neither
 ``kill -9`` nor a power cut loses one that was answered. Decisions are only ever added: an undo is one more row,
-and ``standing`` holds the last word on every cell.
+and ``standing`` holds the current decision on every cell.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DecisionRequest(NamedTuple):
 
 
 class CurrentDecision(NamedTuple):
-    """The last word on a cell; value and number are None where it is open."""
+    """The current decision on a cell; value and number are None where it is open."""
 
     image: str
     label: str
@@ -49,7 +49,7 @@ class CurrentDecision(NamedTuple):
 
 
 class CurrentDecisions(NamedTuple):
-    """The last word on some cells, as of decision number ``last``."""
+    """The current decisions on some cells, as of decision number ``last``."""
 
     cells: list[CurrentDecision]
     last: int
@@ -153,7 +153,7 @@ class ReviewStore:
         with self._lock:
             key = "image" if by_image else "id"
             found = questions.next_keys(self._db, key, wanted, after, limit)
-            keys = questions.affordable(self._db, found) if by_image else found
+            keys = questions.images_that_fit(self._db, found) if by_image else found
             count, exact = questions.count(self._db, wanted) if after == 0 else (None, True)
             return {
                 # Of an image, what is decided already is shown as well.
@@ -188,7 +188,7 @@ class ReviewStore:
             }
 
     def decide(self, tab: str, request: str, wanted: Sequence[DecisionRequest]) -> CurrentDecisions:
-        """Store decisions, all or none; return the last word on their cells.
+        """Store decisions, all or none; return the current decisions on their cells.
 
         Args:
             tab: who decides; undo works tab by tab.
@@ -199,7 +199,7 @@ class ReviewStore:
             KeyError: there is no suggestion for a cell.
         """
         with self._transaction() as db:
-            standing = [self._standing(cell.image, cell.label) for cell in wanted]
+            standing = [self._current(cell.image, cell.label) for cell in wanted]
             if db.execute("SELECT 1 FROM decision WHERE request = ? LIMIT 1", (request,)).fetchone():
                 return self._outcome(standing)
             for cell in wanted:
@@ -210,7 +210,9 @@ class ReviewStore:
             if any(now.number != cell.based_on for now, cell in zip(standing, wanted, strict=True)):
                 raise Conflict(self._outcome(standing))
             return self._outcome(
-                self._stand(cell.image, cell.label, cell.value, self._append(cell, now.number, tab, request))
+                self._set_current(
+                    cell.image, cell.label, cell.value, self._append(cell, now.number, tab, request)
+                )
                 for cell, now in zip(wanted, standing, strict=True)
             )
 
@@ -223,7 +225,7 @@ class ReviewStore:
         with self._transaction() as db:
             again = db.execute("SELECT image, label FROM decision WHERE request = ?", (request,)).fetchall()
             if again:
-                return self._outcome(self._standing(image, label) for image, label in again)
+                return self._outcome(self._current(image, label) for image, label in again)
             last = db.execute(
                 "SELECT request FROM decision d WHERE tab = ? AND undoes IS NULL AND NOT EXISTS "
                 "(SELECT 1 FROM decision u WHERE u.undoes = d.number) ORDER BY number DESC LIMIT 1",
@@ -234,7 +236,7 @@ class ReviewStore:
                 "LEFT JOIN decision before ON before.number = d.replaced WHERE d.request = ? ORDER BY d.number",
                 last or (None,),
             ).fetchall()
-            standing = [self._standing(row[0], row[1]) for row in rows]
+            standing = [self._current(row[0], row[1]) for row in rows]
             if any(now.number != row[2] for now, row in zip(standing, rows, strict=True)):
                 raise Conflict(self._outcome(standing))
             db.executemany(
@@ -246,11 +248,11 @@ class ReviewStore:
                 ],
             )
             return self._outcome(
-                self._stand(image, label, value, before) for image, label, _, before, value in rows
+                self._set_current(image, label, value, before) for image, label, _, before, value in rows
             )
 
     def decisions(self) -> list[CurrentDecision]:
-        """Return the last word on every cell that a person decided or skipped, oldest first."""
+        """Return the current decision on every cell that a person decided or skipped, oldest first."""
         with self._lock:
             rows = self._db.execute("SELECT image, label, value, number FROM standing ORDER BY number")
             return [CurrentDecision(*row) for row in rows]
@@ -299,7 +301,7 @@ class ReviewStore:
             done, int(self._db.execute("SELECT COALESCE(MAX(number), 0) FROM decision").fetchone()[0])
         )
 
-    def _standing(self, image: str, label: str) -> CurrentDecision:
+    def _current(self, image: str, label: str) -> CurrentDecision:
         row = self._db.execute(
             "SELECT value, number FROM standing WHERE image = ? AND label = ?", (image, label)
         ).fetchone()
@@ -319,8 +321,8 @@ class ReviewStore:
             (cell.image, cell.label, cell.value, replaced, tab, request, _now()),
         ).lastrowid
 
-    def _stand(self, image: str, label: str, value: int | None, number: int | None) -> CurrentDecision:
-        """Make a decision the last word on its cell; None opens the cell again."""
+    def _set_current(self, image: str, label: str, value: int | None, number: int | None) -> CurrentDecision:
+        """Make a decision the current one on its cell; None opens the cell again."""
         if number is None:
             self._db.execute("DELETE FROM standing WHERE image = ? AND label = ?", (image, label))
         else:

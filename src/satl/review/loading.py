@@ -69,7 +69,7 @@ def load_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> int:
         for statement in statements(INDEXES):
             connection.execute(statement)
     except sqlite3.IntegrityError:
-        raise _twice(connection, folder.changes) from None
+        raise _repeated_cell(connection, folder.changes) from None
     connection.execute(
         "UPDATE suggestion SET (state, number) = (found.value, found.number) FROM ("
         "SELECT image.id AS image, class.id AS class, standing.value, standing.number FROM standing "
@@ -125,7 +125,7 @@ def _images(table: LabelTable, used: npt.NDArray[np.bool_]) -> Iterator[tuple[in
         yield row + 1, table.images[row], signed[starts[row] : starts[row + 1]].tobytes()
 
 
-def _twice(connection: sqlite3.Connection, path: Path) -> RunError:
+def _repeated_cell(connection: sqlite3.Connection, path: Path) -> RunError:
     first, again, image, label = connection.execute(
         "SELECT MIN(s.id), MAX(s.id), i.name, c.name FROM suggestion s JOIN image i ON i.id = s.image "
         "JOIN class c ON c.id = s.class GROUP BY s.image, s.class HAVING COUNT(*) > 1 LIMIT 1"

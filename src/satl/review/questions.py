@@ -89,7 +89,7 @@ def next_keys(db: sqlite3.Connection, key: str, wanted: Filter, after: int, limi
 def count(db: sqlite3.Connection, wanted: Filter) -> tuple[int, bool]:
     """Return how many suggestions match, and whether that is exact or at least so many."""
     states, bands = STATES[wanted.state], [BANDS.index(band) for band in wanted.bands]
-    chosen = f"s.state IN ({marks(states)}) AND s.band IN ({marks(bands)})"
+    chosen = f"s.state IN ({placeholders(states)}) AND s.band IN ({placeholders(bands)})"
     clause, values = wanted.conditions()
     if (wanted.source, wanted.value, wanted.low, wanted.high) == (None, None, None, None):
         question = f"SELECT COALESCE(SUM(s.count), 0) FROM tally s WHERE {chosen}{clause}"
@@ -101,11 +101,12 @@ def count(db: sqlite3.Connection, wanted: Filter) -> tuple[int, bool]:
     return min(int(total), COUNTED), total <= COUNTED
 
 
-def affordable(db: sqlite3.Connection, images: Sequence[int]) -> list[int]:
+def images_that_fit(db: sqlite3.Connection, images: Sequence[int]) -> list[int]:
     """Return as many of the first images as fit on a page with their suggestions, at least one."""
     counts = dict(
         db.execute(
-            f"SELECT image, COUNT(*) FROM suggestion WHERE image IN ({marks(images)}) GROUP BY image", images
+            f"SELECT image, COUNT(*) FROM suggestion WHERE image IN ({placeholders(images)}) GROUP BY image",
+            images,
         )
     )
     taken: list[int] = []
@@ -132,7 +133,7 @@ def items(
         f"SELECT s.{key}, i.name, i.known, c.name, s.value, s.score, s.threshold, s.bound, s.band, s.source, "
         "s.state, s.number, s.place FROM (SELECT s.*, ROW_NUMBER() OVER "
         f"(PARTITION BY s.{key}, s.state = {OPEN} ORDER BY s.id) AS place FROM suggestion s "
-        f"WHERE s.{key} IN ({marks(keys)}) AND s.band IN ({marks(bands)}){clause}) s "
+        f"WHERE s.{key} IN ({placeholders(keys)}) AND s.band IN ({placeholders(bands)}){clause}) s "
         f"JOIN image i ON i.id = s.image JOIN class c ON c.id = s.class "
         f"WHERE s.place <= ? ORDER BY s.{key}, s.id",
         (*keys, *(BANDS.index(band) for band in bands), *values, SHOWN_SUGGESTIONS + 1),
@@ -174,7 +175,7 @@ def known_labels(db: sqlite3.Connection, blob: bytes) -> dict[str, Any]:
 
 def tallies(db: sqlite3.Connection, labels: Collection[str] | None = None) -> dict[str, list[list[int]]]:
     """Return per class, for each band, how many suggestions are open, present, absent and skipped."""
-    only = "" if labels is None else f"WHERE c.name IN ({marks(labels)}) "
+    only = "" if labels is None else f"WHERE c.name IN ({placeholders(labels)}) "
     rows = db.execute(
         "SELECT c.name, t.band, t.state, t.count FROM tally t JOIN class c ON c.id = t.class "
         f"{only}ORDER BY t.class",
@@ -186,10 +187,10 @@ def tallies(db: sqlite3.Connection, labels: Collection[str] | None = None) -> di
     return found
 
 
-def marks(values: Collection[Any]) -> str:
+def placeholders(values: Collection[Any]) -> str:
     """Return as many question marks as there are values.
 
-    >>> marks([7, 8])
+    >>> placeholders([7, 8])
     '?, ?'
     """
     return ", ".join("?" * len(values))
@@ -197,5 +198,6 @@ def marks(values: Collection[Any]) -> str:
 
 def _names(db: sqlite3.Connection, ids: list[int]) -> list[str]:
     return [
-        row[0] for row in db.execute(f"SELECT name FROM class WHERE id IN ({marks(ids)}) ORDER BY id", ids)
+        row[0]
+        for row in db.execute(f"SELECT name FROM class WHERE id IN ({placeholders(ids)}) ORDER BY id", ids)
     ]

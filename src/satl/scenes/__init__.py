@@ -122,7 +122,7 @@ def write_scenes(
             raise ConfigError(
                 "its labels.csv is a folder", where=Argument("out", target), remedy="give another folder"
             )
-        labels_file.unlink()  # first: the old labels must not stand beside new images, should this be cut off
+        labels_file.unlink()  # first: the old labels must not stand beside new images, if this is interrupted
     names = _names(count, start, image_format)
     cells = np.empty((count, len(SCENE_CLASSES)), dtype=np.int8)
     for row, (image, labels) in enumerate(_rendered(count, size, seed, start, workers)):
@@ -170,6 +170,6 @@ def _rendered(
                     yield result
                     done += 1
         except (BrokenProcessPool, OSError, ImportError):
-            pass  # no processes to be had here (no memory, no importable main module): go on in this one
+            pass  # no other process can be started (no memory, no importable main module): continue in this one
     for index in indices[done:]:
         yield draw(index)

@@ -19,7 +19,7 @@ from satl.files import nearest_file
 from satl.labels import TableFile
 
 SCORE_KEYS = ("scores", "probabilities")
-"""Names of the array of scores; the first is ours, the others are met in files of other projects."""
+"""Names of the array of scores; the first is ours, the others occur in files of other projects."""
 SCORE_COLUMNS = ("score", "probability")
 """Names of the column of scores in a long file, beside ``image`` and ``label``."""
 

@@ -38,7 +38,7 @@ _STAGES = (
 
 @dataclass(frozen=True)
 class PlanAnswers:
-    """Answered cells of a plan; those left open and those nobody could tell are not among them.
+    """Answered cells of a plan; without those left open and those that nobody could tell.
 
     Attributes:
         row, column: (K,) where they are.

@@ -1,4 +1,4 @@
-"""What becomes of the cells of a class: accepted, proposed for review or left, and a histogram of its scores."""
+"""Which cells of a class are accepted, proposed for review or left unknown, and a histogram of its scores."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def histogram(
 
 
 def _range(scores: npt.NDArray[np.floating[Any]]) -> tuple[float, float]:
-    """Lowest and highest score; a range of nothing where there is none."""
+    """Lowest and highest score; (inf, -inf) without any."""
     low, high = (
         float(part.reduce(scores, axis=None, initial=start))
         for part, start in ((np.fmin, np.inf), (np.fmax, -np.inf))

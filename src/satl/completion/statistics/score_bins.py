@@ -92,5 +92,5 @@ def _edges(parts: list[npt.NDArray[Any]], bins: int) -> npt.NDArray[Any]:
 
 
 def _thinned(values: npt.NDArray[Any], most: int) -> npt.NDArray[Any]:
-    """Every k-th value: as good as a random part, and the same each time."""
+    """Every k-th value: like a random sample, and the same each time."""
     return values if len(values) <= most else values[:: -(-len(values) // most)]

@@ -14,7 +14,7 @@ from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import Coded, decode_coded, not_a_label, split_names, unique_images
 from satl.labels.table import LabelTable
 
-# The first name is ours; the others are met in files of other projects.
+# The first name is ours; the others occur in files of other projects.
 IMAGE_KEYS = ("images", "image", "ids", "filenames")
 CLASS_KEYS = ("classes", "names", "class_names")
 CELL_KEYS = ("cells", "labels")

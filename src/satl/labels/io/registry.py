@@ -19,7 +19,7 @@ class TableFile:
     """A table as it was read, with the reading: which format and encoding, and which values were seen.
 
     Attributes:
-        encoding: None for a format that says present and absent in so many words.
+        encoding: None for a format that names what is present and absent.
         detected: whether the encoding was found from the values, not given.
         counts: plain value -> number of cells, most frequent first; a blank is ``""``.
     """
