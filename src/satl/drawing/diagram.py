@@ -101,7 +101,7 @@ class Diagram:
             )
         )
 
-    def cells(self, x: float, y: float, kinds: str, side: float = 0.15) -> None:
+    def cells(self, x: float, y: float, kinds: str) -> None:
         """Draw labels of an image as a row of squares: ``+`` present, ``-`` absent, ``?`` unknown, ``*`` filled."""
         from matplotlib.patches import Rectangle
 
@@ -111,7 +111,7 @@ class Diagram:
             "?": (style.PAPER.light, style.UNKNOWN.light, (0, (2, 1.4)), style.MUTED.light),
             "*": (style.PRESENT.light, "none", "solid", style.PAPER.light),
         }
-        signs = {"-": "\u2212", "*": "\u2713"}
+        signs, side = {"-": "\u2212", "*": "\u2713"}, 0.15
         for number, kind in enumerate(kinds):
             face, edge, dash, ink = looks[kind]
             left = x + number * 1.25 * side

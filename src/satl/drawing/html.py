@@ -63,7 +63,7 @@ def inline_svg(figure: Figure, key: str, label: str) -> Markup:
     return Markup(opened + text[head.end() :].strip())
 
 
-def image_uri(pixels: npt.NDArray[np.uint8], quality: int = 88) -> str:
+def image_uri(pixels: npt.NDArray[np.uint8]) -> str:
     """Return an image, uint8 (H, W, 3), as a ``data:`` address.
 
     >>> image_uri(np.zeros((8, 8, 3), dtype=np.uint8)).startswith("data:image/jpeg;base64,")
@@ -72,7 +72,7 @@ def image_uri(pixels: npt.NDArray[np.uint8], quality: int = 88) -> str:
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="JPEG", quality=quality)
+    Image.fromarray(pixels).save(buffer, format="JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
 
 

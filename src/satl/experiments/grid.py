@@ -193,28 +193,16 @@ class Grid(GridSection):
 
     def runs(self) -> tuple[GridRun, ...]:
         """Return all grid runs in the order of running: seed by seed, so that early results compare all methods."""
-        return (
-            *self._unfold("", (), None),
-            *(grid_run for one in self.variants for grid_run in self.variant_runs(one)),
-            *(
-                grid_run
-                for one in self.sweeps
-                for value in one.values
-                for grid_run in self.sweep_runs(one, value)
-            ),
-        )
+        parts: list[tuple[str, tuple[str, ...], Restriction]] = [("", (), Restriction())]
+        parts += [(one.name, one.set, one) for one in self.variants]
+        parts += [
+            (one.variant(value), (*one.set, one.setting(value)), one)
+            for one in self.sweeps
+            for value in one.values
+        ]
+        return tuple(grid_run for part in parts for grid_run in self._unfold(*part))
 
-    def variant_runs(self, variant: Variant) -> tuple[GridRun, ...]:
-        """Return the grid runs of a variant."""
-        return tuple(self._unfold(variant.name, variant.set, variant))
-
-    def sweep_runs(self, sweep: Sweep, value: Any) -> tuple[GridRun, ...]:
-        """Return the grid runs of one value of a sweep."""
-        own = (*sweep.set, sweep.setting(value))
-        return tuple(self._unfold(sweep.variant(value), own, sweep))
-
-    def _unfold(self, variant: str, own: Sequence[str], part: Restriction | None) -> Iterator[GridRun]:
-        limits = part or Restriction()
+    def _unfold(self, variant: str, own: tuple[str, ...], limits: Restriction) -> Iterator[GridRun]:
         for seed in limits.seeds or self.seeds:
             for proportion in limits.proportions or self.proportions:
                 for method in limits.methods or self.methods:
@@ -224,7 +212,7 @@ class Grid(GridSection):
                         if fnmatchcase(method, pattern)
                         for setting in settings
                     )
-                    yield GridRun(method, proportion, seed, variant, common, tuple(own))
+                    yield GridRun(method, proportion, seed, variant, common, own)
 
 
 def read_grid(path: Path | str) -> Grid:

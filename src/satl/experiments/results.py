@@ -132,11 +132,10 @@ class Results:
         column: str,
         method: str,
         proportions: Sequence[float],
-        variant: str = "",
         model: str = "best",
     ) -> dict[int, float]:
         """Return the mean over the proportions, by seed; a seed that lacks one of them is left out."""
-        columns = [self.by_seed(column, method, one, variant, model) for one in proportions]
+        columns = [self.by_seed(column, method, one, model=model) for one in proportions]
         seeds = set.intersection(*map(set, columns)) if columns else set()
         return {seed: fmean(values[seed] for values in columns) for seed in sorted(seeds)}
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -201,7 +201,7 @@ def _compare(path: Path, recogniser: Recogniser, thresholds: DecisionThresholds,
             logits = recogniser.learner.network(recogniser.transform(images)).logits
         expected = logits.float().sigmoid().numpy()
         probabilities, present = session.run(["probabilities", "present"], {"images": images.numpy()})
-        worst = max(worst, _difference(probabilities, expected))
+        worst = float(np.maximum(worst, np.abs(probabilities - expected).max()))  # NaN stays NaN
         wrong = None
         if not worst <= LARGEST_DIFFERENCE:
             wrong = f"a probability differs by {worst:.2g}, and {LARGEST_DIFFERENCE:g} is allowed"
@@ -216,11 +216,6 @@ def _compare(path: Path, recogniser: Recogniser, thresholds: DecisionThresholds,
                 ),
             )
     return worst
-
-
-def _difference(found: Any, expected: Any) -> float:
-    """Largest difference of two arrays; NaN where one of them has any."""
-    return float(np.abs(found - expected).max())
 
 
 def _one_line(error: Exception) -> str:

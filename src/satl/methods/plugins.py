@@ -27,8 +27,9 @@ def load_plugins() -> None:
                 entry.load()
         except Exception as error:
             reason = str(error).strip().splitlines() or ["no message"]
+            package = entry.name if entry.dist is None else entry.dist.name
             raise ConfigError(
-                f"the package {_package(entry)} brings methods for satl ({entry.value}) that cannot be loaded "
+                f"the package {package} brings methods for satl ({entry.value}) that cannot be loaded "
                 f"({type(error).__name__}: {reason[0]}); fix or uninstall it."
             ) from error
 
@@ -46,7 +47,3 @@ def _is_running(entry: EntryPoint) -> bool:
     if script is None or module is None or module.origin is None:
         return False
     return Path(script).resolve() == Path(module.origin).resolve()
-
-
-def _package(entry: EntryPoint) -> str:
-    return entry.name if entry.dist is None else entry.dist.name

@@ -106,15 +106,15 @@ class Backbone(nn.Module):
         pooled: Tensor = self.pool(feature_map)
         return pooled
 
-    def fold_frozen(self, dtype: torch.dtype = torch.bfloat16) -> bool:
-        """Let the frozen first stages of a ResNet run with folded weights wherever autocast computes in ``dtype``.
+    def fold_frozen(self) -> bool:
+        """Let the frozen first stages of a ResNet run with folded weights wherever autocast computes in bfloat16.
 
         Returns whether there are such stages; other networks stay as they are. Frozen weights must not be changed
         afterwards other than by loading a state.
         """
         names = foldable_stages(self.network, self._trained_units)
         if names:
-            self.trunk = FrozenStages(self.network, names, dtype)
+            self.trunk = FrozenStages(self.network, names, torch.bfloat16)
         return bool(names)
 
     def _feature_map(self, images: Tensor) -> Tensor:

@@ -181,7 +181,8 @@ def foldable_stages(body: nn.Module, trained: Collection[str]) -> tuple[str, ...
         return ()
     names: list[str] = [*stem]
     for name in tuple(children)[4:]:
-        if name in trained or not _is_stage(children[name]):
+        stage = children[name]
+        if name in trained or not isinstance(stage, nn.Sequential) or not all(map(_is_block, stage)):
             break
         names.append(name)
     return tuple(names) if len(names) > len(stem) else ()
@@ -200,10 +201,6 @@ def _is_convolution(conv: object, norm: object) -> bool:
         and norm.affine
         and norm.running_var is not None
     )
-
-
-def _is_stage(stage: nn.Module) -> bool:
-    return isinstance(stage, nn.Sequential) and all(_is_block(block) for block in stage)
 
 
 def _is_block(block: nn.Module) -> bool:

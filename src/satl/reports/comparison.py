@@ -113,8 +113,8 @@ def scores_by_label(
     return parts
 
 
-def easy_and_hard(comparison: Comparison, each: int = 2) -> tuple[list[int], list[int]]:
-    """Return the classes with the best and with the worst average precision of the subject.
+def easy_and_hard(comparison: Comparison) -> tuple[list[int], list[int]]:
+    """Return the two classes with the best and the two with the worst average precision of the subject.
 
     Only classes with at least three known positives whose scores mean something are considered, as long as
     there are enough; no class is in both lists.
@@ -127,11 +127,11 @@ def easy_and_hard(comparison: Comparison, each: int = 2) -> tuple[list[int], lis
         usable = np.minimum(usable, np.count_nonzero(known & ~np.isnan(scores), axis=0))
     for least in (3, 1, 0):
         choice = np.flatnonzero(~np.isnan(precision) & (usable >= least))
-        if len(choice) >= 2 * each:
+        if len(choice) >= 4:
             break
     order = [int(index) for index in choice[np.argsort(-precision[choice], kind="stable")]]
-    half = min(each, (len(order) + 1) // 2)
-    return order[:half], order[half:][-each:]
+    half = min(2, (len(order) + 1) // 2)
+    return order[:half], order[half:][-2:]
 
 
 @dataclass(frozen=True)

@@ -94,18 +94,16 @@ def known_against_unknown(
     unknown: tuple[npt.ArrayLike, npt.ArrayLike],
     *,
     title: str = "",
-    limits: tuple[float, float] | None = None,
 ) -> Figure:
     """Return a panel with known scores upwards and unknown scores downwards, each split into present and absent.
 
     Args:
         known: scores of the known present and of the known absent cells of a class.
         unknown: the same of its unknown cells, by the hidden truth.
-        limits: range of scores.
     """
     figure, axes = new_figure(4.6, 2.5)
     samples = [clean(values) for values in (*known, *unknown)]
-    edges = bin_edges(limits, *samples)
+    edges = bin_edges(None, *samples)
     for sign, (present, absent) in ((1, samples[:2]), (-1, samples[2:])):
         share_histogram(axes, absent, edges, style.ABSENT, filled=True, sign=sign)
         share_histogram(axes, present, edges, style.PRESENT, filled=False, sign=sign)

@@ -13,7 +13,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from accelerate.utils import DistributedDataParallelKwargs
-from torch import nn
 
 from satl.distributed import sum_across, world_size
 from satl.errors import ConfigError, Sentence, Stopped
@@ -169,11 +168,6 @@ class Trainer:
         """Whether every epoch is done."""
         return self.next_epoch >= self.config.training.epochs
 
-    @property
-    def evaluated_network(self) -> nn.Module:
-        """The network that is validated and kept: the average of weights if there is one."""
-        return self.learner.network if self.average is None else self.average.module
-
     def fit(self) -> dict[str, Any]:
         """Train to the end and return ``{"epoch": ..., "mAP": ...}`` of the best epoch."""
         training = self.config.training
@@ -278,12 +272,11 @@ class Trainer:
             self.learner.update_thresholds_within_epoch(step, len(self.batches))
 
     def validate(self, split: str = "val") -> Evaluation:
-        """Evaluate the current network on the known cells of a split."""
+        """Evaluate the current network, or the average of its weights, on the known cells of a split."""
+        network = self.learner.network if self.average is None else self.average.module
         rows = self.data.rows(split)
         batches = self._batches_without_augmentation(rows)
-        probabilities = class_probabilities(
-            self.evaluated_network, batches, self.transform, self.device, self.bf16
-        )
+        probabilities = class_probabilities(network, batches, self.transform, self.device, self.bf16)
         return evaluate_scores(probabilities, self.data.table.cells[rows], self.data.table.classes)
 
     def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:

@@ -72,20 +72,18 @@ class Table:
 
 
 def estimate_rows(
-    labels: Sequence[str], estimates: Sequence[Sequence[Estimate]], seeds: int, digits: int = 1
+    labels: Sequence[str], estimates: Sequence[Sequence[Estimate]], seeds: int
 ) -> tuple[Row, ...]:
     """Return rows of means, the highest of every column in bold where there are several to compare.
 
     Means over fewer seeds than planned are not compared: seeds differ by more than methods do.
     """
-    best = [
-        _best([one for one in column if one.n >= seeds], digits) for column in zip(*estimates, strict=True)
-    ]
+    best = [_best(one for one in column if one.n >= seeds) for column in zip(*estimates, strict=True)]
     return tuple(
         Row(
             label,
             tuple(
-                Entry(spread(one, seeds, digits), one.n >= seeds and _rounded(one, digits) == top)
+                Entry(spread(one, seeds), one.n >= seeds and _rounded(one) == top)
                 for one, top in zip(line, best, strict=True)
             ),
         )
@@ -93,11 +91,11 @@ def estimate_rows(
     )
 
 
-def _best(column: Iterable[Estimate], digits: int) -> float | None:
+def _best(column: Iterable[Estimate]) -> float | None:
     """Return the highest mean as it is printed, or None if there is no other."""
-    means = [mean for one in column if (mean := _rounded(one, digits)) is not None]
+    means = [mean for one in column if (mean := _rounded(one)) is not None]
     return max(means) if len(set(means)) > 1 else None
 
 
-def _rounded(estimate: Estimate, digits: int) -> float | None:
-    return None if estimate.mean is None else round(estimate.mean, digits)
+def _rounded(estimate: Estimate) -> float | None:
+    return None if estimate.mean is None else round(estimate.mean, 1)

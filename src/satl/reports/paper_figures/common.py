@@ -105,15 +105,15 @@ def pair(group: RunGroup, order: Sequence[str] = FRAMEWORKS) -> tuple[str, ...]:
     return best
 
 
-def whole_pair(group: RunGroup, order: Sequence[str] = FRAMEWORKS) -> tuple[str, str]:
+def whole_pair(group: RunGroup) -> tuple[str, str]:
     """Return a framework and the same with SATL.
 
     Raises:
         Missing: one of them was not run.
     """
-    found = pair(group, order)
+    found = pair(group)
     if len(found) == 1:
-        (base,) = (name for name in order if found[0] in (name, WITH_SATL[name]))
+        (base,) = (name for name in FRAMEWORKS if found[0] in (name, WITH_SATL[name]))
         other = base if found[0] != base else WITH_SATL[base]
         raise Missing(f"needs a run of {other} beside {found[0]}: train one with method.name={other}")
     return found[0], found[1]

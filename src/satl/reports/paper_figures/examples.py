@@ -60,11 +60,11 @@ def examples(group: RunGroup) -> Figure:
     return add_heading(figure, "What became of the unknown labels", note)
 
 
-def _varied(found: list[Example], count: int = 4) -> list[Example]:
-    """Return at most so many of the examples, from the first (a success) to the last (a failure)."""
-    if len(found) <= count:
+def _varied(found: list[Example]) -> list[Example]:
+    """Return at most four of the examples, from the first (a success) to the last (a failure)."""
+    if len(found) <= 4:
         return found
-    return [found[round(place)] for place in np.linspace(0, len(found) - 1, count)]
+    return [found[round(place)] for place in np.linspace(0, len(found) - 1, 4)]
 
 
 def _picture(figure: Figure, pixels: npt.NDArray[np.uint8], left: float, top: float) -> None:

@@ -71,21 +71,17 @@ _OF_A_GROUP = (
 NUMBERS = tuple(range(1, 14))
 
 
-def draw_figures(
-    folder: Path, out: Path | None = None, formats: Iterable[str] = DEFAULT_FORMATS
-) -> list[Path]:
+def draw_figures(folder: Path, out: Path | None = None) -> list[Path]:
     """Draw every figure that a run folder or an experiment folder has the data for; return the files.
 
     Args:
         folder: of a run, of an experiment, or with runs in it.
         out: where the files go; by default ``folder/figures``.
-        formats: of ``svg``, ``pdf``, ``png``.
 
     Raises:
         SatlError: the folder holds no finished run.
     """
-    drawns = draw_each([Path(folder)], out, formats)
-    return [file for drawn in drawns for file in drawn.files]
+    return [file for drawn in draw_each([Path(folder)], out) for file in drawn.files]
 
 
 def draw_each(
