@@ -22,7 +22,7 @@ def contrastive_loss(features: Tensor, labels: Tensor, noise: Tensor | None = No
     ``1 + d``, two negatives ``1 + d``; pairs with an unknown cell are unused. Let P be the number of
     positive-positive entries over all classes. If P > 0, each of the two other sets is replaced by 2P of its
     entries at random plus its P most expensive ones (an entry can be both); if P = 0 they are kept whole.
-    The choice is made with sorts and weights, so all shapes are static and the host is never asked.
+    The choice is made with sorts and weights, so all shapes are static and nothing waits for the device.
 
     With several processes the batch is that of all of them: B below is the number of their images together, and
     every process computes the same loss.

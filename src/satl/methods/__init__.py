@@ -1,6 +1,6 @@
 """Methods declared as data, in one registry; every file of this folder is read, so a new method is one file.
 
-Packages that are installed beside satl can bring more: see :mod:`satl.methods.plugins`.
+Other installed packages can have more: see :mod:`satl.methods.plugins`.
 """
 
 from importlib import import_module

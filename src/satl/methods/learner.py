@@ -39,8 +39,7 @@ class Learner(nn.Module):
     Everything that changes while training lives in its parameters and buffers: weights, thresholds,
     histograms, feature banks and prototypes.
 
-    A threshold rule that learns by gradient brings its loss along: stage 2 then has the further term
-    ``threshold``, whatever the method.
+    A threshold rule that learns by gradient has a loss of its own: the further term ``threshold`` of stage 2.
     """
 
     def __init__(
@@ -76,8 +75,8 @@ class Learner(nn.Module):
 
         Args:
             inputs: of the step.
-            mixed: compute the loss of the images mixed by ``inputs.shares``, and of nothing else; :meth:`mixes` says
-                which steps want such a call beside the other one.
+            mixed: compute only the loss of the images mixed by ``inputs.shares``; :meth:`mixes` tells which steps
+                need this second call.
         """
         with_pairs = self.method.needs("pairs")
         if mixed:
@@ -197,7 +196,7 @@ class Learner(nn.Module):
         return self.probe is not None and len(self.probe.logits) == 0
 
     def teacher_probabilities(self, probabilities: Tensor | None, indices: Tensor) -> Tensor:
-        """Return what the teacher says ``(B, C)``: an averaged network's probabilities and the probe's, once fitted.
+        """Return the teacher's probabilities ``(B, C)``: of the averaged network and of the probe, once fitted.
 
         Args:
             probabilities: ``(B, C)`` of the averaged network; None: the probe's alone.
@@ -223,14 +222,14 @@ class Learner(nn.Module):
             generator.use_bfloat16_memory()
 
     def survey_size(self, epoch: int) -> int:
-        """Return how many known positives per class the generators want to see before an epoch of stage 2.
+        """Return how many known positives per class the generators need before an epoch of stage 2.
 
-        ``epoch`` counts the epochs of stage 2 that are done; 0: no generator asks for a survey.
+        ``epoch`` counts the epochs of stage 2 that are done; 0: no generator needs a survey.
         """
         return max((generator.survey_size(epoch) for generator in self._generators()), default=0)
 
     def study(self, survey: Survey, epoch: int, seed: int) -> None:
-        """Show a survey to the generators that want one before this epoch."""
+        """Pass a survey to the generators that need one before this epoch."""
         for generator in self._generators():
             if generator.survey_size(epoch) > 0:
                 generator.study(survey, seed)
@@ -241,7 +240,7 @@ class Learner(nn.Module):
             self._rule(name).update()
 
     def update_thresholds_within_epoch(self, step: int, steps: int) -> None:
-        """Move the thresholds of rules that ask for it after this step of an epoch of ``steps``."""
+        """Move the thresholds of rules that update after this step of an epoch of ``steps``."""
         for name in self.rules:
             if self._rule(name).updates_after(step, steps):
                 self._rule(name).update()

@@ -24,7 +24,7 @@ class MethodPart:
     parameters: type[Parameters]
     """What a user may set in the part's section."""
     needs: frozenset[str]
-    """What the step must bring, of :data:`NEEDS`: ``pairs`` (the pair branch), ``teacher`` (an average of weights),
+    """What the step must provide, of :data:`NEEDS`: ``pairs`` (the pair branch), ``teacher`` (an average of weights),
     ``noise`` (random numbers), ``mixed`` (mixed images), ``generators`` (at least one, so stage 2); or the scores of
     one generator (``prototype scores``)."""
     ramped: bool
@@ -51,7 +51,7 @@ class Registry(dict[str, MethodPart]):
         Args:
             name: what methods call the part.
             parameters: the model of what a user may set for it.
-            needs: what the step must bring; see :class:`MethodPart`.
+            needs: what the step must provide; see :class:`MethodPart`.
             ramped: whether a loss term grows during the first epoch.
 
         Raises:

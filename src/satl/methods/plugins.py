@@ -1,4 +1,4 @@
-"""Methods that other packages bring along.
+"""Methods of other installed packages.
 
 A package names its modules under the entry point ``satl.methods``; importing one of them registers its methods and
 parts, as the files of this folder do. So they are known wherever satl runs, also in the processes of an experiment.
@@ -35,7 +35,7 @@ def load_plugins() -> None:
 
 
 def plugin_versions() -> dict[str, str]:
-    """Return the version of each package that brings methods, by its name."""
+    """Return the version of each package with methods, by its name."""
     found = (entry.dist for entry in entry_points(group=GROUP))
     return {dist.name: dist.version for dist in found if dist is not None}
 

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from satl.errors import ConfigError, nearest
 
-# Importing them registers the parts that satl itself brings.
+# Importing them registers the parts of satl itself.
 from satl.methods import generators, loss_terms, networks, rules  # noqa: F401
 from satl.methods.method import Method, configure
 from satl.methods.method_parts import GENERATORS, LOSSES, NETWORKS, RULES
@@ -91,7 +91,7 @@ def _check_together(method: Method, place: str) -> None:
 
 
 def get_method(name: str) -> Method:
-    """Return a registered method, or say which name was meant."""
+    """Return a registered method; the error for an unknown name suggests a similar one."""
     if name not in METHODS:
         raise ConfigError(
             f"there is no method '{name}'{nearest(name, METHODS)}; known: {', '.join(METHODS)}.",

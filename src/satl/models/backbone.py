@@ -37,7 +37,7 @@ class Backbone(nn.Module):
         train_stages: ``"all"``, or the stages to train, by name (``"layer4"``, ``"stages.3"``, or a common
             prefix such as ``"stages"``) or by index (``-1`` is the last). All others are frozen: no gradient,
             always in eval mode. Frozen stages before the first trained one store nothing for the backward
-            pass, because none of their inputs asks for a gradient.
+            pass, because none of their inputs requires a gradient.
         freeze_statistics: let BatchNorm of trained stages, too, normalise with the statistics that it was loaded
             with; only its weights are trained.
         stride_in_1x1: ResNets of the first version halve the map in the first 1x1 convolution of layer2-4,

@@ -20,7 +20,7 @@ class NetworkOutput(NamedTuple):
     features: Tensor
     """(B, C, D): feature of every class, before propagation over the graph."""
     pair_logits: Tensor | None
-    """(B, Q): logit of the co-occurrence of every pair i < j; None where it was not asked for."""
+    """(B, Q): logit of the co-occurrence of every pair i < j; None unless it was requested."""
 
 
 class ClassNetwork(nn.Module):

@@ -145,7 +145,7 @@ class RunFolder:
             try:
                 gone = place is not None and not place.exists()
             except OSError:
-                gone = False  # it may not be looked at; what reads it says so
+                gone = False  # not accessible: reading it gives a better error
             if gone:
                 raise RunError(
                     f"{place}, its data.{key}, does not exist",

@@ -60,7 +60,7 @@ def cross_image_scores(
     Args:
         features: ``(B, C, D)`` class features of the batch.
         bank: ``(C, E, D)`` stored features of unit length.
-        usable: ``(C, E)`` booleans, false for empty slots; what those hold has no say in a score.
+        usable: ``(C, E)`` booleans, false for empty slots; their content does not matter.
         owners: ``(C, E)`` index of the image each stored feature came from.
         images: ``(B,)`` index of each image of the batch. With ``owners`` given, the slots that an image filled
             itself are left out of its own score.

@@ -21,7 +21,7 @@ class GeneratorInputs(NamedTuple):
     logits: Tensor | None = None
     """``(B, C)`` of the class head."""
     teacher: Tensor | None = None
-    """``(B, C)`` class probabilities of an average of past weights on a clean view, where a method asks for it."""
+    """``(B, C)`` class probabilities of an average of past weights on a clean view, where a method needs it."""
 
 
 class GeneratorScores(NamedTuple):
@@ -66,10 +66,10 @@ class Generator(nn.Module):
             epoch: epochs of stage 2 that are done; 0 for the first.
 
         Returns:
-            0 for generators that want no survey, or none before this epoch.
+            0 for generators that need no survey, or none before this epoch.
         """
         return 0
 
     def study(self, survey: Survey, seed: int) -> None:
-        """Take in a survey, the same in every process; only generators that ask for one are given one."""
+        """Learn from a survey, the same in every process; called only for generators that need one."""
         raise NotImplementedError

@@ -62,7 +62,7 @@ class ProbeLogits(nn.Module):
 
 
 class LinearProbe(nn.Module):
-    """Logistic regression on features that are brought to mean 0 and equal spread, as those it was made for are.
+    """Logistic regression on features that are standardised by the mean and spread of the images to learn from.
 
     Args:
         features: ``(N, D)`` of the images to learn from; features that hardly differ between them are left out.
