@@ -98,22 +98,19 @@ def check_out(path: Path, *endings: str, overwrite: bool = True, inputs: Iterabl
     Traceback (most recent call last):
     satl.errors.ConfigError: out='scores.txt': cannot be written as '.txt'; end the name in .csv or .jsonl.
     """
-    out = Argument("out", path)
     if path.suffix not in endings:
         remedy = f"end the name in {' or '.join(endings)}"
-        raise ConfigError(f"cannot be written as '{path.suffix}'", where=out, remedy=remedy)
+        raise _refusal(path, f"cannot be written as '{path.suffix}'", remedy)
     if _is_folder(path):
-        raise ConfigError("is a folder", where=out, remedy="give the name of a file")
+        raise _refusal(path, "is a folder", "give the name of a file")
     _refuse_file_in_the_way(path, path.parent)
     if not _is_folder(path.parent):
-        raise ConfigError(f"the folder {path.parent} does not exist", where=out, remedy="make it first")
+        raise _refusal(path, f"the folder {path.parent} does not exist", "make it first")
     if any(_is_same_file(path, file) for file in inputs if file is not None):
-        raise ConfigError(
-            "belongs to the inputs and would be overwritten", where=out, remedy="give another name"
-        )
+        raise _refusal(path, "belongs to the inputs and would be overwritten", "give another name")
     if not overwrite and os.path.lexists(path):
         force = Sentence("give another name, or pass {force} to overwrite it", force=Argument("force", True))
-        raise ConfigError("exists already", where=out, remedy=force)
+        raise _refusal(path, "exists already", force)
     _try_to_write(path, _temporary(path))
 
 
@@ -213,9 +210,7 @@ def _refuse_file_in_the_way(path: Path, folder: Path) -> None:
     blocking = _file_in_the_way(folder)
     if blocking is not None:
         name = "" if blocking == path else f"{blocking} "
-        raise ConfigError(
-            f"{name}is a file, not a folder", where=Argument("out", path), remedy="give another place"
-        )
+        raise _refusal(path, f"{name}is a file, not a folder", "give another place")
 
 
 def _try_to_write(path: Path, trial: Path) -> None:
@@ -224,8 +219,8 @@ def _try_to_write(path: Path, trial: Path) -> None:
         trial.touch(exist_ok=False)
         trial.unlink()
     except OSError as error:
-        raise ConfigError(
-            f"cannot be written ({error.strerror or error})",
-            where=Argument("out", path),
-            remedy="give another place",
-        ) from None
+        raise _refusal(path, f"cannot be written ({error.strerror or error})", "give another place") from None
+
+
+def _refusal(out: Path, what: str, remedy: str | Sentence) -> ConfigError:
+    return ConfigError(what, where=Argument("out", out), remedy=remedy)

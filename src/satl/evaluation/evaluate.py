@@ -16,6 +16,7 @@ from satl.errors import ArrayError
 from satl.evaluation.average_precision import average_precision_pair
 from satl.evaluation.precision_recall import CountMetrics, count_metrics
 from satl.evaluation.undefined import finite_or_none, mean_of_defined
+from satl.files import atomic_path
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,8 @@ class Evaluation:
 
     def write_csv(self, path: str | Path) -> None:
         """Write the per-class table as CSV (UTF-8; not measurable is an empty field), atomically."""
-        from satl.files import atomic_path
-
-        columns = list(ClassResult.__dataclass_fields__)
-        with (
-            atomic_path(Path(path)) as temporary,
-            Path(temporary).open("w", newline="", encoding="utf-8") as file,
-        ):
-            writer = csv.DictWriter(file, columns, lineterminator="\n")
+        with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(ClassResult.__dataclass_fields__), lineterminator="\n")
             writer.writeheader()
             for row in self.as_dict()["per_class"]:
                 writer.writerow({key: "" if value is None else value for key, value in row.items()})

@@ -111,10 +111,8 @@ class Collector:
                 f" (image {images[rows[at]]!r}) says that {names[columns[at]]!r} is both present and absent: "
                 "remove one.",
             )
-        kinds = (np.int64, np.int64, np.int8, np.float64, np.uint8)
-        given = [np.array(part, kind) for part, kind in zip(self._proposed, kinds, strict=True)]
-        given[1] = place[given[1]]
-        proposed = Suggestions(*given).ordered()
+        rows_of, columns_of, *others = self._proposed
+        proposed = Suggestions.of_columns((rows_of, place[np.array(columns_of, np.int64)], *others))
         twice = proposed.repeated()
         if twice is not None:
             row, column = twice

@@ -111,8 +111,7 @@ def _columns(mask: npt.NDArray[np.bool_]) -> list[list[int]]:
 def _suggested(proposed: Suggestions, first: int, last: int) -> list[list[tuple[int, int, float, int]]]:
     ends = np.searchsorted(proposed.rows, np.arange(first, last + 1))
     part = slice(int(ends[0]), int(ends[-1]))
-    arrays = (proposed.columns, proposed.values, proposed.scores, proposed.bands)
-    flat = list(zip(*(array[part].tolist() for array in arrays), strict=True))
+    flat = list(zip(*(array[part].tolist() for array in proposed.arrays[1:]), strict=True))
     within = (ends - ends[0]).tolist()
     return [flat[start:end] for start, end in pairwise(within)]
 
@@ -195,9 +194,8 @@ def _read_suggestions(folder: CompletedFolder, table: LabelTable, bands: Collect
         parts.append(
             Suggestions(block.row[kept], block.column[kept], block.value[kept], block.score[kept], codes)
         )
-    names = ("rows", "columns", "values", "scores", "bands")
-    proposed = Suggestions(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-    proposed = proposed.ordered()
+    columns = zip(*(part.arrays for part in parts), strict=True)
+    proposed = Suggestions(*map(np.concatenate, columns)).ordered()
     twice = proposed.repeated()
     if twice is not None:
         from satl.completion.files.changes import COMPLETE_AGAIN

@@ -18,13 +18,13 @@ from satl.export.suggestions import Suggestions
 from satl.labels import open_table
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io import find_format
+from satl.labels.io.parquet import EXTENSIONS as _PARQUET
 from satl.labels.io.parquet import parquet_columns
 from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide_csv import csv_columns, delimiter_of
 
 SUGGESTIONS = "suggestions"
 COLUMNS = ("image", "label", "value", "score", "band")
-_PARQUET = (".parquet", ".pq")
 _EXTENSIONS = (".csv", ".tsv", *_PARQUET)
 _ROWS_AT_ONCE = 1 << 18
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +37,18 @@ class Suggestions:
         >>> Suggestions.of([(1, 0, 1, 0.9, 0), (0, 2, -1, 0.1, 1)]).rows.tolist()
         [0, 1]
         """
-        rows, columns, values, scores, bands = list(zip(*entries, strict=True)) or [()] * 5
-        return cls(
-            np.array(rows, dtype=np.int64),
-            np.array(columns, dtype=np.int64),
-            np.array(values, dtype=np.int8),
-            np.array(scores, dtype=np.float64),
-            np.array(bands, dtype=np.uint8),
-        ).ordered()
+        return cls.of_columns(list(zip(*entries, strict=True)) or [()] * 5)
+
+    @classmethod
+    def of_columns(cls, columns: Iterable[Any]) -> Suggestions:
+        """Return suggestions in order, from a sequence of numbers for each attribute."""
+        kinds = (np.int64, np.int64, np.int8, np.float64, np.uint8)
+        return cls(*(np.array(part, kind) for part, kind in zip(columns, kinds, strict=True))).ordered()
+
+    @property
+    def arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        """The arrays, in the order of the attributes."""
+        return self.rows, self.columns, self.values, self.scores, self.bands
 
     def ordered(self) -> Suggestions:
         """Return the same by image and then by class."""
@@ -51,9 +56,7 @@ class Suggestions:
 
     def select(self, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Suggestions:
         """Return some of them: a mask (K,), or positions."""
-        return Suggestions(
-            self.rows[which], self.columns[which], self.values[which], self.scores[which], self.bands[which]
-        )
+        return Suggestions(*(array[which] for array in self.arrays))
 
     def repeated(self) -> tuple[int, int] | None:
         """Return row and column of a cell that comes twice, or None; they must be in order."""
@@ -63,8 +66,7 @@ class Suggestions:
 
     def entries(self) -> list[Entry]:
         """Return one tuple for each."""
-        lists = (self.rows, self.columns, self.values, self.scores, self.bands)
-        return list(zip(*(array.tolist() for array in lists), strict=True))
+        return list(zip(*(array.tolist() for array in self.arrays), strict=True))
 
     def __len__(self) -> int:
         return len(self.rows)

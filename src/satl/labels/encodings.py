@@ -161,6 +161,11 @@ def value_code(value: str) -> int:
     return _CODES.get(plain, NOT_A_LABEL)
 
 
+def only_values(texts: Iterable[str]) -> bool:
+    """Whether all texts are values that some encoding reads, so that none is certainly a name."""
+    return all(value_code(text) != NOT_A_LABEL for text in texts)
+
+
 def array_codes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
     """Return the code of every entry of a number, bool or text array; same shape, uint8."""
     if values.dtype.kind == "U":

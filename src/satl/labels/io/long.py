@@ -23,11 +23,13 @@ from satl.labels.encodings import (
     default_encoding,
     detect_encoding,
     find_encoding,
+    only_values,
     require_writable,
     value_code,
     value_counts,
 )
 from satl.labels.io.parquet import ENCODING_KEY, parquet_columns, parquet_header
+from satl.labels.io.parquet import EXTENSIONS as _PARQUET
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide import (
@@ -43,7 +45,6 @@ from satl.labels.io.wide import (
 from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of
 from satl.labels.table import UNKNOWN, LabelTable
 
-_PARQUET = (".parquet", ".pq")
 OPENIMAGES_HEADER = ("imageid", "source", "labelname", "confidence")
 _BLANK = value_code("")
 _MISSING = len(VALUES)
@@ -70,7 +71,7 @@ class LongRows:
 def read_long(path: Path, encoding: str | None) -> TableFile:
     """Read a long table; without an encoding its values must leave one reading, as in a wide table."""
     rows, stated = read_rows(path)
-    if encoding is None and _only_values(rows.classes):
+    if encoding is None and only_values(rows.classes):
         raise TableError(
             f"{path}: its column 'label' holds {', '.join(map(repr, rows.classes))}, so it may be a wide table with "
             f"classes called 'label' and 'value': rename these columns."
@@ -157,7 +158,7 @@ def write_long(table: LabelTable, path: Path, encoding: Encoding | None) -> None
     parquet = path.suffix.lower() in _PARQUET
     chosen = encoding or (ENCODINGS["blank"] if parquet else default_encoding(table.cells))
     require_writable(table.cells, chosen)
-    if _only_values(table.classes):
+    if only_values(table.classes):
         raise TableError(
             f"a long table whose classes are all called like values, such as {table.classes[0]!r}, would not read "
             f"back: write .jsonl or .npz."
@@ -253,10 +254,6 @@ def _image_splits(
             f"into {names[of_image[image[row]]]!r}: give it one split."
         )
     return [names[at] for at in of_image.tolist()]
-
-
-def _only_values(words: Sequence[str]) -> bool:
-    return all(value_code(word) != NOT_A_LABEL for word in words)
 
 
 def _recognises(path: Path) -> bool:

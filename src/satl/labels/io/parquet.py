@@ -14,6 +14,7 @@ from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import check_header, code_columns, decode_coded, wide_header, without_ignored
 from satl.labels.table import UNKNOWN, LabelTable
 
+EXTENSIONS = (".parquet", ".pq")
 ENCODING_KEY = b"satl.encoding"
 _PANDAS_INDEX = "__index_level_"
 
@@ -98,4 +99,4 @@ def write_parquet(table: LabelTable, path: Path, encoding: Encoding | None) -> N
     pyarrow.parquet.write_table(arrow, path, compression="zstd")
 
 
-register_format(Format("parquet", (".parquet", ".pq"), read_parquet, write_parquet, ignores_columns=True))
+register_format(Format("parquet", EXTENSIONS, read_parquet, write_parquet, ignores_columns=True))

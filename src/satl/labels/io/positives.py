@@ -19,7 +19,7 @@ import numpy as np
 
 from satl.errors import TableError
 from satl.labels.cells import NameIndex
-from satl.labels.encodings import NOT_A_LABEL, Encoding, refuse_encoding, value_code
+from satl.labels.encodings import Encoding, only_values, refuse_encoding
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide import (
@@ -49,7 +49,7 @@ def read_positives(path: Path, encoding: str | None) -> TableFile:
     split = None if split_at is None else split_names(columns[split_at].to_pylist(), images, path)
     labels_at = next(i for i in range(len(header)) if i not in (image_at, split_at))
     lists = [str(text) for text in columns[labels_at].to_pylist()]
-    if all(value_code(text) != NOT_A_LABEL for text in set(lists)):
+    if only_values(set(lists)):
         raise TableError(
             f"{path}: its column {header[labels_at]!r} holds only values such as {lists[0]!r}, so it may be a wide "
             f"table with one class: rename this column."
@@ -83,7 +83,7 @@ def write_positives(table: LabelTable, path: Path, encoding: Encoding | None) ->
     mark = delimiter_of(path)
     names = [csv_field(name, _SEPARATORS) for name in table.classes]
     lists = [",".join(names[i] for i in np.flatnonzero(row == PRESENT)) for row in table.cells]
-    if all(value_code(text) != NOT_A_LABEL for text in set(lists)):
+    if only_values(set(lists)):
         raise TableError(
             f"a list of positives whose only entries are values such as {lists[0]!r} would not read back: "
             f"rename the class, or write .jsonl or .npz."
