@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,6 +68,10 @@ class Sentence:
 
     def __init__(self, text: str, **parts: Argument | Task | str) -> None:
         self.text, self.parts = text, parts
+
+    def with_arguments(self, names: Mapping[str, str]) -> Sentence:
+        """Return the text with arguments called as ``names`` says; others keep their names."""
+        return Sentence(self.text, **{name: _renamed(part, names) for name, part in self.parts.items()})
 
     def worded(self, words: Wording) -> str:
         """Return the text with its arguments and tasks in these words."""
@@ -132,9 +136,29 @@ class SatlError(Exception):
         """
         return type(self)(self.what, where=where if self.where is None else self.where, remedy=self.remedy)
 
+    def with_arguments(self, names: Mapping[str, str]) -> Self:
+        """Return the same error with its arguments called as where the user gave them.
+
+        >>> error = SatlError("is empty", where=Argument("encoding", "csl"), remedy="choose another")
+        >>> str(error.with_arguments({"encoding": "data.encoding"}))
+        "data.encoding='csl': is empty; choose another."
+
+        Args:
+            names: new names of arguments by their old ones; others are kept.
+        """
+        what, where, remedy = (_renamed(part, names) for part in (self.what, self.where, self.remedy))
+        return type(self)(what, where=where, remedy=remedy)
+
     def __reduce__(self) -> Any:
         # Keywords are not among the arguments that an exception is made again from in another process.
         return _remake, (type(self), self.what, self.where, self.remedy)
+
+
+def _renamed(part: Any, names: Mapping[str, str]) -> Any:
+    """Return an argument, or a sentence with arguments, under the new names; anything else as it is."""
+    if isinstance(part, Argument):
+        return Argument(names.get(part.name, part.name), part.value)
+    return part.with_arguments(names) if isinstance(part, Sentence) else part
 
 
 def _remake(kind: type[SatlError], what: Any, where: Any, remedy: Any) -> SatlError:

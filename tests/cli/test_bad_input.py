@@ -108,8 +108,18 @@ def test_an_ambiguous_encoding(bench: Bench) -> None:
     bench.write_rows(
         [rows[0], *(f"{row.split(',')[0]},{'1,' + '0,' * (len(header) - 3)}0" for row in rows[1:])]
     )
-    bench.train(parts=("labels.csv", "encoding"))
+    bench.train(
+        parts=("labels.csv", "pass --set data.encoding=complete (", "or --set data.encoding=signed (")
+    )
     bench.refused("inspect", bench.table, parts=("labels.csv", "--encoding"))
+
+
+def test_a_column_that_is_no_class(bench: Bench, satl: Satl) -> None:
+    rows = bench.rows()
+    bench.write_rows([f"{rows[0]},age", *(f"{row},{40 + i}" for i, row in enumerate(rows[1:]))])
+    bench.train(parts=("labels.csv", "'age' is not a class", "--set data.ignore_columns=age"))
+    settings = ("--set", "data.ignore_columns=age", "--out", bench.folder / "run", "--quiet")
+    assert satl("train", bench.folder / "run.yaml", *settings).code == 0  # type: ignore[attr-defined]
 
 
 def test_a_duplicate_image(bench: Bench) -> None:
@@ -170,7 +180,7 @@ def test_a_proportion_that_is_none(bench: Bench, proportion: str) -> None:
         ("training.batch_size=1000", ("training.batch_size", "1000", "use at most 54")),
         ("images.crop_sizes=[999]", ("images.crop_sizes", "999", "32")),
         ("training.epochs", ("--set training.epochs", "section.key=value")),
-        ("data.encoding=zeros", ("zeros",)),
+        ("data.encoding=zeros", ("--set data.encoding=zeros: is not an encoding",)),
     ],
 )
 def test_a_setting_that_cannot_work(bench: Bench, setting: str, parts: tuple[str, ...]) -> None:

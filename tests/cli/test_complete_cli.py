@@ -267,7 +267,10 @@ def test_audit_and_plan_say_what_is_missing(out: Path, files: Path, satl: Satl) 
         (("audit", out, "read"), ("read audit.csv",)),
         (("audit", out, "drow", "-o", files / "a.csv"), ("did you mean 'draw'",)),
         (("audit", out, "draw", "-o", files / "a.txt"), (".csv",)),
-        (("audit", out, "draw", "--by", "clas", "-o", files / "a.csv"), ("did you mean 'class'",)),
+        (
+            ("audit", out, "draw", "--by", "clas", "-o", files / "a.csv"),
+            ("--by clas: ", "did you mean 'class'"),
+        ),
         (
             ("audit", files, "draw", "-o", files / "a.csv"),
             ("not the folder of a completion", "`satl complete`"),

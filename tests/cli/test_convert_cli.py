@@ -182,7 +182,12 @@ def test_what_a_format_cannot_say_is_refused(satl: Satl, tmp_path: Path, table: 
         ("u.csv", ("--format", "lvis"), "format 'lvis' is for .json files"),
         ("u.csv", ("--format", "lnog"), "did you mean 'long'?"),
         ("u.csv", ("--to-encoding", "complete"), "5 cells are unknown; choose encoding 'blank'"),
-        ("u.jsonl", ("--to-encoding", "signed"), "leave out --encoding"),
+        ("u.jsonl", ("--to-encoding", "signed"), "leave out --to-encoding"),
+        (
+            "u.csv",
+            ("--to-encoding", "singed"),
+            "--to-encoding singed: is not an encoding (did you mean 'signed'?)",
+        ),
         ("u.xlsx", (), "satl writes .csv"),
     ):
         assert part in refused(satl, "convert", source, tmp_path / target, *options)

@@ -30,6 +30,13 @@ def test_a_recipe_is_printed_as_a_configuration(satl: Satl) -> None:
     assert content["data"] == {"dataset": "coco2014", "validation": 0.05}
 
 
+def test_a_misspelt_recipe_is_called_as_it_was_given(satl: Satl) -> None:
+    code, out, err = satl("recipes", "coco/hst+sat")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: coco/hst+sat: there is no such recipe (did you mean 'coco/hst+sat"), err
+    assert "`satl recipes` lists them" in err
+
+
 def test_train_from_a_recipe(satl: Satl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SATL_CACHE", str(tmp_path / "cache"))
     root = voc2007(tmp_path / "a folder: with signs #1")

@@ -169,7 +169,7 @@ def test_many_silent_classes_are_not_all_named(satl: Satl, tmp_path: Path) -> No
             ("no key 'bta'", "did you mean 'beta'"),
         ),
         (("--rule", "mat", "--set", "zzz=2"), ("no key 'zzz'", "valid keys: bins, min_count, beta")),
-        (("--rule", "mat", "--set", "beta"), ("--set beta", "key=value")),
+        (("--rule", "mat", "--set", "beta"), ("--set beta", "name=value", "`satl methods --rules mat`")),
         (("--rule", "mat", "--set", "beta=-1"), ("--set for rule 'mat': beta", "greater than 0 (got -1)")),
         (("--rule", "mat", "--set", "beta=[1,"), ("--set beta=[1,", "not valid YAML")),
         (("--rule", "flexmatch", "--set", "confidence=0.3"), ("floor", "not be above confidence")),

@@ -265,9 +265,7 @@ def test_wrong_roots(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="is not a folder: pass the folder that holds"):
         read_dataset("coco2014", file)
     root = coco2014(tmp_path / "coco")
-    with pytest.raises(
-        TableError, match=r"instances_train2014\.json is missing: pass as root the folder with annot"
-    ):
+    with pytest.raises(TableError, match=r"instances_train2014\.json is missing: give the folder with annot"):
         read_dataset("coco2014", root / "annotations")
     (root / "annotations" / "instances_train2014.json").rename(
         root / "annotations" / "instances_train2014.jsn"

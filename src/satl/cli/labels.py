@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from satl.errors import ConfigError, in_shell
+from satl.errors import ConfigError, EncodingError, in_shell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,7 +167,10 @@ def convert_command(
     opened = _open(source, encoding, truth, ignore_column, dataset, option)
     written = table_files(target, kind, opened.table.truth is not None)
     check_new_files(written, force=force, inputs=(source, truth))
-    files = write_table(opened.table, target, to_encoding, format=format)
+    try:
+        files = write_table(opened.table, target, to_encoding, format=format)
+    except EncodingError as error:
+        raise error.with_arguments({"encoding": "to_encoding"}) from None
     console = _console()
     _say(console, f"Read   {source}: {opened.format}" + (f", {opened.encoding}" if opened.encoding else ""))
     table = opened.table

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from satl.errors import ConfigError
+
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this recipe as YAML, to be edited.")] = None,
@@ -16,7 +18,11 @@ def recipes(
     if name is not None:
         import yaml
 
-        typer.echo(yaml.safe_dump(read_recipe(name), sort_keys=False), nl=False)
+        try:
+            recipe = read_recipe(name)
+        except ConfigError as error:  # here its name is no option
+            raise ConfigError(error.what, where=name, remedy=error.remedy) from None
+        typer.echo(yaml.safe_dump(recipe, sort_keys=False), nl=False)
         return
     from satl.methods import METHODS
 

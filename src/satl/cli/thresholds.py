@@ -109,6 +109,10 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
 
     given = {}
     for text in settings:
+        if "=" not in text:
+            raise ConfigError(
+                f"--set {text}: write it as name=value; `satl methods --rules {rule}` lists the names."
+            )
         try:
             name, value = parse_setting(text)
         except ValueError as error:

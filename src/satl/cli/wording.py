@@ -27,6 +27,11 @@ def shell_words(part: Argument | Task) -> str:
     ('--force', '--ignore-column notes')
     >>> shell_words(Task("complete", "my runs/first", list_all=True))
     "`satl complete 'my runs/first' --list-all`"
+
+    A key of a configuration is an argument too:
+
+    >>> shell_words(Argument("data.encoding", "blank"))
+    '--set data.encoding=blank'
     """
     if isinstance(part, Argument):
         return " ".join(_option(part.name, part.value))
@@ -46,8 +51,13 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def _option(name: str, value: Any) -> list[str]:
+    if "." in name:
+        return [f"--set {name}=" + ("..." if value is None else shlex.quote(_text(value)))]
     option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
     if value is None or value is True:
         return [option]
-    text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
-    return [option, shlex.quote(text)]
+    return [option, shlex.quote(_text(value))]
+
+
+def _text(value: Any) -> str:
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from satl.errors import ConfigError, nearest
 from satl.methods import Method, MethodParameters, configure, get_method
@@ -101,6 +101,11 @@ class DataConfig(Section):
                 [{"type": "extra_forbidden", "loc": (key,), "input": others[key]} for key in others],
             )
         return content
+
+    @field_validator("ignore_columns", mode="before")
+    @classmethod
+    def _one_column_or_several(cls, names: Any) -> Any:
+        return (names,) if isinstance(names, str) else names
 
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from satl.labels.holdout import HeldOut
 
 SPLITS = ("train", "val", "test")
+_KEYS = {"encoding": "data.encoding", "ignore_columns": "data.ignore_columns"}
+"""Arguments of :func:`satl.labels.read_table` and the keys of a configuration that set them."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,12 @@ def load_data(config: RunConfig, progress: Callable[[int, int], Any] | None = No
     else:
         assert data.table is not None
         assert data.images is not None
-        original = read_table(
-            data.table, encoding=data.encoding, truth=data.truth, ignore_columns=data.ignore_columns
-        )
+        try:
+            original = read_table(
+                data.table, encoding=data.encoding, truth=data.truth, ignore_columns=data.ignore_columns
+            )
+        except TableError as error:
+            raise error.with_arguments(_KEYS) from None
         images, origin = data.images, data.table
     table = _prepare(config, original, str(origin))
     rows = original.index.images.find(table.images) + 1

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.statistics.class_cells import class_names
-from satl.errors import ArrayError, SatlError, nearest
+from satl.errors import Argument, ArrayError, SatlError, nearest
 from satl.evaluation.confidence_bounds import (
     FloatArray,
     IntArray,
@@ -121,7 +121,9 @@ def draw_audit(
         raise SatlError(f"An audit needs at least 1 cell of each band, not {size}.")
     if by not in ("class", "table"):
         raise SatlError(
-            f"An audit is by class or by table, not by {by!r}{nearest(str(by), ('class', 'table'))}."
+            f"is neither class nor table{nearest(str(by), ('class', 'table'))}",
+            where=Argument("by", by),
+            remedy="say one of them",
         )
     population = np.stack([np.count_nonzero(codes == band, axis=0) for band in range(1, _BANDS + 1)], axis=1)
     random = np.random.default_rng(seed)

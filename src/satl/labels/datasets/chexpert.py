@@ -29,7 +29,7 @@ def read_chexpert(root: Path, *, splits: Sequence[str], uncertain: str | None) -
         path = require_one(
             root,
             _FILES[split],
-            "pass as root the folder with train.csv and train/, or leave the part out with the option splits",
+            "give the folder with train.csv and train/, or leave the part out with the option splits",
         )
         ignored = [name.strip() for name in csv_header(path) if name.strip() in METADATA]
         coded = read_csv_codes(path, ignored, ignorable=False)

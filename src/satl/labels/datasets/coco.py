@@ -38,7 +38,7 @@ def read_published(root: Path, *, year: int, splits: Sequence[str], drop_unlabel
         name = f"instances_{published}{year}.json"
         path = require_file(
             root / "annotations" / name,
-            f"pass as root the folder with annotations/{name} and {published}{year}/, "
+            f"give the folder with annotations/{name} and {published}{year}/, "
             f"or leave the part out with the option splits",
         )
         files.append((split, path, f"{published}{year}"))
@@ -71,7 +71,7 @@ def read_lvis(root: Path, *, splits: Sequence[str], drop_unlabelled: bool) -> La
         path = require_one(
             root,
             (name, f"annotations/{name}"),
-            f"pass as root the folder with {name}, train2017/ and val2017/, "
+            f"give the folder with {name}, train2017/ and val2017/, "
             f"or leave the part out with the option splits",
         )
         files.append((split, path, ""))

@@ -90,7 +90,7 @@ def _places(root: Path) -> Callable[[str, str | None], str]:
 
 def read_objects(root: Path, *, classes: int, test_images: int, seed: int) -> LabelTable:
     """Rebuild the set: the most frequent object names are the classes, a random part is the test set."""
-    path = require_file(root / "objects.json", "pass as root the folder with objects.json")
+    path = require_file(root / "objects.json", "give the folder with objects.json")
     arrays = cached_arrays(path, "objects 1", lambda: _parse_objects(path))
     texts = json.loads(arrays["texts"].tobytes())
     files, addresses, names = texts["files"], texts["addresses"], texts["names"]
