@@ -20,7 +20,6 @@ from satl.runs.reading import make_config
 
 _REMOVED = ".removed"
 """Ending of a checkpoint that is being removed."""
-_ANOTHER_PLACE = "choose another folder"
 _A_RUN = Sentence("give a folder that {train} wrote", train=Task("train", out=None))
 
 
@@ -66,11 +65,7 @@ class RunFolder:
         try:
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(
-                f"cannot be made ({error.strerror})",
-                where=Argument("out", folder.path),
-                remedy=_ANOTHER_PLACE,
-            ) from error
+            raise folder._refused(f"cannot be made ({error.strerror})") from error
         return folder
 
     @classmethod
@@ -80,24 +75,16 @@ class RunFolder:
         try:
             taken = folder.config.exists()
         except OSError as error:
-            raise RunError(
-                f"cannot be looked into ({error.strerror})",
-                where=Argument("out", folder.path),
-                remedy=_ANOTHER_PLACE,
-            ) from error
+            raise folder._refused(f"cannot be looked into ({error.strerror})") from error
         if taken:
-            raise RunError(
-                "already holds a run",
-                where=Argument("out", folder.path),
-                remedy=Sentence(
-                    "resume it with {resume}, or choose another folder", resume=folder.resume_task
-                ),
-            )
+            resume = Sentence("resume it with {resume}, or choose another folder", resume=folder.resume_task)
+            raise folder._refused("already holds a run", resume)
         if folder.path.exists() and not folder.path.is_dir():
-            raise RunError(
-                "is a file, not a folder", where=Argument("out", folder.path), remedy=_ANOTHER_PLACE
-            )
+            raise folder._refused("is a file, not a folder")
         return folder
+
+    def _refused(self, what: str, remedy: Sentence | str = "choose another folder") -> RunError:
+        return RunError(what, where=Argument("out", self.path), remedy=remedy)
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:

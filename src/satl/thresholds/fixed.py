@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.thresholds.rule import ThresholdRule
+from satl.thresholds.rule import ThresholdRule, check_shares
 
 
 class FixedThreshold(ThresholdRule):
@@ -34,8 +34,7 @@ class FixedThreshold(ThresholdRule):
 
     def __init__(self, num_classes: int, confidence: float = 0.95) -> None:
         super().__init__(num_classes)
-        if not 0.0 <= confidence <= 1.0:
-            raise ValueError(f"confidence must lie in [0, 1], got {confidence}.")
+        check_shares(confidence=confidence)
         self.confidence = confidence
 
     @torch.no_grad()

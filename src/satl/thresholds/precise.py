@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from satl.thresholds.functional import precision_thresholds
-from satl.thresholds.rule import HistogramThreshold
+from satl.thresholds.rule import HistogramThreshold, check_shares
 
 
 class PrecisionThreshold(HistogramThreshold):
@@ -44,9 +44,7 @@ class PrecisionThreshold(HistogramThreshold):
         bins: int = 2048,
         min_count: int = 1,
     ) -> None:
-        for name, level in (("precision", precision), ("rate", rate)):
-            if not 0.0 <= level <= 1.0:
-                raise ValueError(f"{name} must lie in [0, 1], got {level}.")
+        check_shares(precision=precision, rate=rate)
         super().__init__(num_classes, 2, bins, min_count)
         self.precision = precision
         self.rate = rate

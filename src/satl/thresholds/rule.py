@@ -14,6 +14,13 @@ from satl.errors import ArrayError
 from satl.thresholds.functional import add_to_histogram, move_thresholds, pseudo_labels
 
 
+def check_shares(**shares: float) -> None:
+    """Refuse parameters that do not lie in [0, 1]; the error names the first."""
+    for name, share in shares.items():
+        if not 0.0 <= share <= 1.0:
+            raise ValueError(f"{name} must lie in [0, 1], got {share}.")
+
+
 class ThresholdRule(nn.Module):
     """One threshold per class for the scores of one generator.
 

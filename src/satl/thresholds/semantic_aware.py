@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from satl.thresholds.functional import ideal_thresholds
-from satl.thresholds.rule import HistogramThreshold
+from satl.thresholds.rule import HistogramThreshold, check_shares
 
 
 class SemanticAwareThreshold(HistogramThreshold):
@@ -65,14 +65,9 @@ class SemanticAwareThreshold(HistogramThreshold):
         floor: float = 0.0,
         update_every: int | None = None,
     ) -> None:
-        for name, level in (
-            ("negative_quantile", negative_quantile),
-            ("positive_quantile", positive_quantile),
-            ("rate", rate),
-            ("floor", floor),
-        ):
-            if not 0.0 <= level <= 1.0:
-                raise ValueError(f"{name} must lie in [0, 1], got {level}.")
+        check_shares(
+            negative_quantile=negative_quantile, positive_quantile=positive_quantile, rate=rate, floor=floor
+        )
         if convention not in ("rate", "eq5"):
             raise ValueError(f"convention must be 'rate' or 'eq5', got {convention!r}.")
         if not negatives_per_positive >= 0.0:

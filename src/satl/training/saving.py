@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,10 +32,11 @@ from satl.training.sharding import whole
 from satl.training.tally import EpochTally
 
 
+@dataclass(frozen=True, eq=False)
 class Saver:
     """Writes and reads the checkpoints of one run; every process calls it, the first one writes.
 
-    Args:
+    Attributes:
         folder: the run's folder.
         learner: what is trained.
         average: the average of its weights, if there is one.
@@ -44,23 +46,13 @@ class Saver:
         fixed: what of the configuration must not change, as JSON by ``section.key``.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        learner: Learner,
-        average: MovingAverage | None,
-        optimiser: torch.optim.Optimizer,
-        schedule: LRScheduler,
-        fingerprint: str,
-        fixed: dict[str, str],
-    ) -> None:
-        self.folder = folder
-        self.learner = learner
-        self.average = average
-        self.optimiser = optimiser
-        self.schedule = schedule
-        self.fingerprint = fingerprint
-        self.fixed = fixed
+    folder: RunFolder
+    learner: Learner
+    average: MovingAverage | None
+    optimiser: torch.optim.Optimizer
+    schedule: LRScheduler
+    fingerprint: str
+    fixed: dict[str, str]
 
     def save_last(self, epoch: int, step: int, best: dict[str, Any], tally: EpochTally) -> None:
         """Write everything that is needed to resume at this step of this epoch."""
