@@ -10,10 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from satl.errors import Argument, EncodingError, Sentence, TableError, nearest
-from satl.files import atomic_path
+from satl.errors import Argument, EncodingError, Sentence, TableError
+from satl.files import atomic_path, nearest_file
 from satl.labels.encodings import find_encoding
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
+from satl.labels.io.text_files import unreadable
 from satl.labels.table import LabelTable, aligned_cells
 
 __all__ = [
@@ -107,8 +108,7 @@ def open_table(
         names = (ignore_columns,) if isinstance(ignore_columns, str) else tuple(ignore_columns)
         opened = format.read(file, encoding, ignore=names) if names else format.read(file, encoding)
     except OSError as error:
-        reason = error.strerror or error
-        raise TableError(f"cannot be read ({reason})", where=file, remedy="check its permissions") from None
+        raise unreadable(file, error) from None
     if truth is None:
         return opened
     hidden = _open_truth(Path(truth), encoding).table
@@ -252,8 +252,7 @@ def _open_truth(path: Path, encoding: str | None) -> TableFile:
 
 def _format_to_read(path: Path) -> Format:
     if not path.exists():
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        raise TableError(f"{path} does not exist{nearest(path.name, siblings)}: check the path of the table.")
+        raise TableError(f"{path} does not exist{nearest_file(path)}: check the path of the table.")
     if path.is_dir():
         raise TableError(f"{path} is a folder: name the table file in it.")
     return find_format(path)
