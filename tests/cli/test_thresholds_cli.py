@@ -139,6 +139,23 @@ def test_uncertain_cells_are_not_accepted(satl: Satl, npz: Path, data: dict[str,
     assert sum(accepted) < sum(row["accepted"] for row in json.loads(everything)["classes"])
 
 
+def test_a_column_that_is_no_class_is_left_out_by_the_option_that_the_error_names(
+    satl: Satl, tables: tuple[Path, Path, Path], npz: Path
+) -> None:
+    scores, labels, _ = tables
+    lines = labels.read_text().splitlines()
+    labels.write_text("\n".join([f"{lines[0]},age", *(f"{line},47" for line in lines[1:])]) + "\n")
+    command = ("thresholds", "--scores", scores, "--labels", labels, "--rule", "mat")
+    code, _, err = satl(*command)
+    assert code == 2
+    assert "--ignore-column age" in err
+    code, out, err = satl(*command, "--ignore-column", "age")
+    assert (code, err) == (0, "")
+    assert "Accepted" in out
+    code, _, err = satl("thresholds", "--scores", npz, "--rule", "mat", "--ignore-column", "age")
+    assert (code, err) == (2, "error: --ignore-column age: belongs to --labels TABLE; leave it out.\n")
+
+
 def test_scores_alone(satl: Satl, tmp_path: Path, data: dict[str, np.ndarray]) -> None:
     path = tmp_path / "alone.npz"
     np.savez(path, scores=data["scores"])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from satl.cli.labels import EncodingOption
+from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.cli.wording import percent
 from satl.errors import ConfigError, TableError, first_of, nearest
 
@@ -56,6 +56,7 @@ def thresholds(
         Path | None, typer.Option("--truth", help="A second table with the hidden truth, to measure by.")
     ] = None,
     encoding: EncodingOption = None,
+    ignore_column: IgnoreOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .csv.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
@@ -73,7 +74,7 @@ def thresholds(
     if out is not None:
         kept = (scores / "thresholds.csv",) if scores.is_dir() else ()  # a run's own, of another kind
         check_out(out, ".csv", overwrite=force, inputs=(scores, labels, truth, *kept))
-    file, table = _read(scores, labels, truth, encoding)
+    file, table = _read(scores, labels, truth, encoding, ignore_column or [])
     import numpy as np
 
     values = np.ascontiguousarray(file.values)
@@ -126,7 +127,7 @@ def _parameters(rule: str, settings: list[str]) -> Parameters:
 
 
 def _read(
-    scores: Path, labels: Path | None, truth: Path | None, encoding: str | None
+    scores: Path, labels: Path | None, truth: Path | None, encoding: str | None, ignore_columns: list[str]
 ) -> tuple[ScoreTable, LabelTable]:
     """Return the scores, and the labels in the same order; all unknown where there are none."""
     import numpy as np
@@ -136,7 +137,13 @@ def _read(
     from satl.scores.prediction_folder import is_prediction_folder
 
     if scores.is_dir() and not is_prediction_folder(scores):
-        for option, given in (("--labels", labels), ("--truth", truth), ("--encoding", encoding)):
+        ignored = ignore_columns[0] if ignore_columns else None
+        for option, given in (
+            ("--labels", labels),
+            ("--truth", truth),
+            ("--encoding", encoding),
+            ("--ignore-column", ignored),
+        ):
             if given is not None:
                 raise ConfigError(
                     f"{option} {given}: {scores} is a run and has labels of its own; leave it out."
@@ -154,7 +161,10 @@ def _read(
             raise TableError(
                 f"{scores} holds labels of its own: leave out --labels {labels}, or the array from the file."
             )
-        return file, file.match_labels(open_table(labels, encoding, truth=truth).table, labels)
+        opened = open_table(labels, encoding, truth=truth, ignore_columns=ignore_columns)
+        return file, file.match_labels(opened.table, labels)
+    if ignore_columns:
+        raise ConfigError(f"--ignore-column {ignore_columns[0]}: belongs to --labels TABLE; leave it out.")
     if truth is not None:
         raise ConfigError(f"--truth {truth}: needs --labels TABLE, the labels that are known.")
     if file.labels is not None:
