@@ -22,7 +22,7 @@ ORDER = (
     *("drawing", "completion", "review", "export", "experiments", "reports", "demo", "cli"),
 )
 """Rooms from left to right: each imports only from rooms to its left, deferred imports included."""
-PARTS_OF_COMPLETION = ("statistics", "files", "workflow")
+PARTS_OF_COMPLETION = ("statistics", "outputs", "workflow")
 """The same inside completion."""
 FACADES = frozenset({"satl", "satl.__main__"})
 """Stand above all rooms: the public names, and what ``python -m satl`` runs."""
@@ -33,7 +33,6 @@ SAME_MODULES = {
     "registry": "of its room: data sets, readers, exporters",
     "functional": "the pure functions of its room, and of all rooms for users",
     "coco": "one format: the data set, its reader and its exporter",
-    "files": "atomic writes for all, and the files of a completed folder",
     "kggr": "one paper: its network and its method",
     "ml_gcn": "one paper: its network and its method",
     "ssgrl": "one paper: its network and its method",

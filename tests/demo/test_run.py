@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 
-from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.demo.demo_run import DEMO_METHODS, demo_config, demo_content, run_demo
 from satl.errors import ConfigError, SatlError, Stopped
 from satl.training.display import Display

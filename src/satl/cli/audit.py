@@ -75,8 +75,8 @@ def plan_command(
     ] = None,
 ) -> None:
     """Choose the unknown cells whose labels would bring most certificates, classes with too few labels first."""
-    from satl.completion.files.completed_folder import CompletedFolder
-    from satl.completion.files.hand_labels import describe_plan, write_plan
+    from satl.completion.outputs.completed_folder import CompletedFolder
+    from satl.completion.outputs.hand_labels import describe_plan, write_plan
     from satl.completion.workflow.plan_from_folder import plan_from_folder
 
     plan, table = plan_from_folder(out, budget, seed, scores)
@@ -101,8 +101,8 @@ def plan_command(
 
 
 def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
-    from satl.completion.files.completed_folder import CompletedFolder
-    from satl.completion.files.hand_labels import write_audit
+    from satl.completion.outputs.completed_folder import CompletedFolder
+    from satl.completion.outputs.hand_labels import write_audit
     from satl.completion.statistics.audit import draw_audit
 
     folder = CompletedFolder.open(out)
@@ -118,8 +118,8 @@ def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
 
 
 def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:
-    from satl.completion.files.completed_folder import CompletedFolder
-    from satl.completion.files.hand_labels import read_audit
+    from satl.completion.outputs.completed_folder import CompletedFolder
+    from satl.completion.outputs.hand_labels import read_audit
     from satl.completion.statistics.audit import estimate_audit
     from satl.files import atomic_path
 

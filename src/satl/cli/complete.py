@@ -84,7 +84,7 @@ def complete_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Fill the unknown cells of a table as far as a precision can be promised, and propose the rest for review."""
-    from satl.completion.files.completed_folder import CompletedFolder
+    from satl.completion.outputs.completed_folder import CompletedFolder
     from satl.completion.statistics.assessment import CompletionSettings
     from satl.completion.workflow.complete import complete
 

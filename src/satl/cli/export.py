@@ -67,7 +67,7 @@ def export_command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the files of an earlier export.")] = False,
 ) -> None:
     """Write labels for another tool: known cells as annotations, suggestions only ever as predictions."""
-    from satl.completion.files.completed_folder import CompletedFolder
+    from satl.completion.outputs.completed_folder import CompletedFolder
     from satl.export import export, find_tool, read_source
     from satl.labels.bands import SUGGESTED_BANDS
     from satl.labels.io import check_new_files

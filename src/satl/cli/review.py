@@ -37,7 +37,7 @@ def review(
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Check suggestions in the browser: accept, reject or skip, with the keyboard."""
-    from satl.completion.files.completed_folder import CompletedFolder
+    from satl.completion.outputs.completed_folder import CompletedFolder
     from satl.review.serve import serve
 
     def ready(address: str, suggestions: int) -> None:

@@ -17,7 +17,7 @@ from satl.labels import ABSENT, PRESENT, UNKNOWN, LabelTable, read_table
 from satl.labels.bands import ACCEPTED, BANDS, SUGGESTED_BANDS
 
 if TYPE_CHECKING:
-    from satl.completion.files.completed_folder import CompletedFolder
+    from satl.completion.outputs.completed_folder import CompletedFolder
 
 _ROWS_AT_ONCE = 4096
 
@@ -171,7 +171,7 @@ def read_source(
 def _read_folder(
     place: Path, labels: str | Path | None, encoding: str | None, bands: Collection[str]
 ) -> Source:
-    from satl.completion.files.completed_folder import CompletedFolder
+    from satl.completion.outputs.completed_folder import CompletedFolder
 
     folder = CompletedFolder.open(place)
     before = folder.read_labels().with_truth(None)
@@ -198,7 +198,7 @@ def _read_suggestions(folder: CompletedFolder, table: LabelTable, bands: Collect
     proposed = Suggestions(*map(np.concatenate, columns)).ordered()
     twice = proposed.repeated()
     if twice is not None:
-        from satl.completion.files.changes import COMPLETE_AGAIN
+        from satl.completion.outputs.changes import COMPLETE_AGAIN
 
         raise RunError(
             f"image {table.images[twice[0]]!r} and class {table.classes[twice[1]]!r} come twice",

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.errors import RunError
 from satl.labels.bands import BANDS
 from satl.review import questions

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.files.changes import COMPLETE_AGAIN
-from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.outputs.changes import COMPLETE_AGAIN
+from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.errors import RunError
 from satl.labels import LabelTable
 from satl.review.schema import DROP_LOADED, INDEXES, LOADED, OPEN, TALLIES

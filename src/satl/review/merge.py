@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.errors import Argument, RunError, Sentence, Task
 from satl.labels import UNKNOWN, LabelTable, open_table
 from satl.labels.bands import ACCEPTED, BANDS

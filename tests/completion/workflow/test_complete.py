@@ -10,7 +10,7 @@ import pytest
 
 from completion.drawn import CLASSES, Drawn, write_scores
 from satl.completion import certify
-from satl.completion.files.changes import ChangeFormat, Group, read_changes
+from satl.completion.outputs.changes import ChangeFormat, Group, read_changes
 from satl.completion.statistics.assessment import CompletionSettings, best_f1_threshold
 from satl.completion.statistics.class_changes import histogram, ordered
 from satl.completion.workflow.case import Case
@@ -445,7 +445,7 @@ def test_logits_are_as_good_as_probabilities(drawn: Drawn, done: Completion, tmp
 def test_out_is_written_as_a_whole_or_not_at_all(
     drawn: Drawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from satl.completion.files import report_files
+    from satl.completion.outputs import report_files
 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")

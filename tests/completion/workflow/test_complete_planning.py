@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.files.hand_labels import read_answers, read_audit, write_audit, write_plan
+from satl.completion.outputs.hand_labels import read_answers, read_audit, write_audit, write_plan
 from satl.completion.statistics.audit import draw_audit, estimate_audit
 from satl.completion.workflow.case import with_plan
 from satl.completion.workflow.complete import Completion, complete

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from satl.checks.array_checks import BoolMatrix, FloatMatrix, LabelMatrix
-from satl.completion.files.hand_labels import PlanAnswers, read_answers
+from satl.completion.outputs.hand_labels import PlanAnswers, read_answers
 from satl.errors import TableError
 from satl.evaluation.confidence_bounds import FloatArray
 from satl.labels import LabelTable, TableFile

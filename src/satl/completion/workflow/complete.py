@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from satl.checks.array_checks import LabelMatrix
-from satl.completion.files.changes import HEADER, ChangeFormat, Group
-from satl.completion.files.completed_folder import CompletedFolder
-from satl.completion.files.report_files import write_report
+from satl.completion.outputs.changes import HEADER, ChangeFormat, Group
+from satl.completion.outputs.completed_folder import CompletedFolder
+from satl.completion.outputs.report_files import write_report
 from satl.completion.statistics.assessment import CompletionSettings, assess
 from satl.completion.statistics.class_changes import ClassChanges, ClassCounts, Rows, TableChanges
 from satl.completion.workflow.case import Case
@@ -59,7 +59,7 @@ def complete(
     list_all: bool = False,
     force: bool = False,
 ) -> Completion:
-    """Complete a table and write the folder ``out``; see :mod:`satl.completion.files.completed_folder` for its files.
+    """Complete a table and write the folder ``out``; see :mod:`satl.completion.outputs.completed_folder` for its files.
 
     Known cells never change. An unknown cell is *accepted* beyond a certified threshold; it is proposed for *review*,
     as present, if it is not accepted and scores at least the threshold with the best F1 (:func:`satl.completion.

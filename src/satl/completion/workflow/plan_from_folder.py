@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.completion.statistics.certify import certify
 from satl.completion.statistics.label_plan import LabelPlan, plan_labels
 from satl.errors import Argument, RunError, Sentence

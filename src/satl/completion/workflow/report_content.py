@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from satl import __version__
-from satl.completion.files.completed_folder import FORMAT
+from satl.completion.outputs.completed_folder import FORMAT
 from satl.completion.statistics.assessment import Assessment, CompletionSettings, Withheld
 from satl.completion.statistics.certificates import Certificate
 from satl.completion.statistics.class_changes import ClassCounts, TableChanges

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.completion.files.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
+from satl.completion.outputs.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
 from satl.errors import Argument, RunError, Sentence, Task
 from satl.labels import LabelTable, TableFile, open_table
 from satl.labels.bands import BANDS, REVIEW, Band

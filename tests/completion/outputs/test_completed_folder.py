@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.files.completed_folder import CompletedFolder
+from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.complete import complete
 from satl.completion.workflow.from_scores import case_from_scores

@@ -32,7 +32,7 @@ def render_report(report: dict[str, Any], out: Path) -> str:
         sum(entry[direction]["certified"] for entry in classes) for direction in ("present", "absent")
     ]
     return render(
-        "satl.completion.files",
+        "satl.completion.outputs",
         "report.html.j2",
         filters={
             "score": lambda value: "\u2013" if value is None else f"{value:.4g}",

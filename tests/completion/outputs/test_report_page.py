@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from completion.drawn import Drawn
-from satl.completion.files.report_page import _code, draw_distribution, render_report
+from satl.completion.outputs.report_page import _code, draw_distribution, render_report
 from satl.completion.statistics.assessment import CompletionSettings
 from satl.completion.workflow.complete import Completion, complete
 from satl.completion.workflow.from_scores import case_from_scores

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from satl.completion.files.completed_folder import CompletedFolder
-from satl.completion.files.report_page import render_report
+from satl.completion.outputs.completed_folder import CompletedFolder
+from satl.completion.outputs.report_page import render_report
 from satl.inference.threshold_files import CERTIFIED_COLUMNS
 
 
