@@ -124,7 +124,7 @@ def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, batc
                     remedy="run the same command again to resume",
                 )
     broken = folder.broken()
-    files = f"{len(folder.parts):,} Parquet files"
+    files = f"{len(folder.parts):,} Parquet file{'s' * (len(folder.parts) != 1)}"
     if broken:
         raise ImageError(
             f"{len(broken):,} of {total:,} images cannot be read ({folder.path / BROKEN} says why), such as "
