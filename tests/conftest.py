@@ -11,13 +11,10 @@ os.environ["SATL_CACHE"] = tempfile.mkdtemp(prefix="satl-tests-")
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import torch
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 torch.set_num_threads(1)
-# Neither limit of time says anything about the code on a busy machine.
-settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 pytest_plugins = ["chromium"]
