@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo test test-slow lint bench docs clean
+.PHONY: demo test test-slow test-lowest test-newest chaos chaos-short fuzz fuzz-short fuzz-http audit sbom lint bench docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/satl demo --out runs/demo
@@ -16,6 +16,34 @@ test: $(VENV)/.ready
 test-slow: $(VENV)/.ready
 	OMP_NUM_THREADS=1 $(PY) -m pytest -m slow -n 2 --dist loadfile
 
+fuzz-http: $(VENV)/.ready
+	OMP_NUM_THREADS=1 SATL_HTTP_REQUESTS=$${SATL_HTTP_REQUESTS:-20000} $(PY) -m pytest -s -q tests/review/test_requests.py
+
+audit: $(VENV)/.ready
+	$(PY) tools/audit.py
+
+sbom: $(VENV)/.ready
+	$(PY) tools/sbom.py
+
+# Each in an environment of its own, beside the usual one.
+test-lowest:
+	sh tools/lane.sh lowest .venv-lowest
+
+test-newest:
+	sh tools/lane.sh newest .venv-newest
+
+fuzz: $(VENV)/.ready
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m fuzz --count $(or $(COUNT),1000000) --jobs $(or $(JOBS),2) 2>/dev/null
+
+fuzz-short: $(VENV)/.ready
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m fuzz --count 20000 --jobs 2 2>/dev/null
+
+chaos: $(VENV)/.ready
+	$(PY) tests/chaos/suite.py
+
+chaos-short: $(VENV)/.ready
+	$(PY) tests/chaos/suite.py --short
+
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -23,6 +51,7 @@ lint: $(VENV)/.ready
 
 bench: $(VENV)/.ready
 	$(PY) benchmarks/average_precision.py
+	$(PY) benchmarks/start_time.py
 	$(PY) benchmarks/semantic_threshold.py
 	$(PY) benchmarks/label_io.py
 	$(PY) benchmarks/coco_reader.py
@@ -36,12 +65,14 @@ bench: $(VENV)/.ready
 	$(PY) benchmarks/demo_seeds.py
 
 docs: $(VENV)/.ready
+	$(PY) tools/write_method_list.py
 	$(PY) tools/write_configuration_page.py
+	$(PY) tools/write_cli_page.py
 	$(PY) tools/write_results_page.py
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 clean:
-	rm -rf $(VENV) runs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-lowest .venv-newest runs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 
 $(VENV)/.ready: pyproject.toml constraints.txt tools/setup.sh
 	sh tools/setup.sh $(VENV)

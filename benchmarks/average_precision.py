@@ -44,7 +44,7 @@ def tensors_against_numpy(scores: np.ndarray, labels: np.ndarray, repeats: int, 
         matrix = torch.from_numpy(scores).to(device, dtype)
 
         def ours(matrix: torch.Tensor = matrix) -> np.ndarray:
-            return torch.stack(average_precision_pair_tensor(matrix, truth)).cpu().numpy()
+            return torch.stack(average_precision_pair_tensor(matrix, truth, encoding="signed")).cpu().numpy()
 
         def numpy(matrix: torch.Tensor = matrix) -> np.ndarray:
             copied = matrix.float() if matrix.dtype == torch.bfloat16 else matrix

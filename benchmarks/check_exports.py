@@ -49,7 +49,7 @@ FILES = {
 
 def sample() -> Source:
     """Names with everything that needs care, known cells of both signs, suggestions of both kinds and bands."""
-    table = LabelTable(IMAGES, CLASSES, np.array(CELLS))
+    table = LabelTable(IMAGES, CLASSES, np.array(CELLS), encoding="signed")
     return Source(table, Suggestions.of(SUGGESTED), "satl 0.1.0")
 
 
@@ -303,6 +303,7 @@ def large(images: int) -> Source:
         tuple(f"folder-{i // 1000:03d}/image-{i:07d}.jpg" for i in range(images)),
         tuple(f"class {i}" for i in range(shape[1])),
         cells,
+        encoding="signed",
     )
     return Source(table, Suggestions(rows, columns, values, scores, bands), "satl 0.1.0")
 

@@ -51,7 +51,9 @@ def run_case(run: Path, checkpoint: str) -> tuple[Case, np.ndarray]:
     if table.truth is None:
         raise SystemExit(f"{run}: nothing was hidden (data.proportion), so there is no truth to compare with")
     case = case_from_run(run, checkpoint=checkpoint)
-    return case, aligned_cells(LabelTable(table.images, table.classes, table.truth), case.table, run)
+    return case, aligned_cells(
+        LabelTable(table.images, table.classes, table.truth, encoding="signed"), case.table, run
+    )
 
 
 def scores_case(path: Path, data: Path | None, encoding: str) -> tuple[Case, np.ndarray]:

@@ -56,7 +56,7 @@ def write_inputs(folder: Path, kind: str, images: int, classes: int, known: floa
 
     columns = {"image": ids, **{name: scores[:, c] for c, name in enumerate(names)}}
     pyarrow.parquet.write_table(pa.table(columns), folder / "scores.parquet")
-    write_table(LabelTable(tuple(ids), tuple(names), labels), folder / "labels.parquet")
+    write_table(LabelTable(tuple(ids), tuple(names), labels, encoding="signed"), folder / "labels.parquet")
     return ["--scores", str(folder / "scores.parquet"), "--labels", str(folder / "labels.parquet")]
 
 

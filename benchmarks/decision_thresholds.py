@@ -22,7 +22,9 @@ from satl.thresholds.application import apply_rule
 def measured(run: Path) -> dict[str, tuple[float, float]]:
     """Return each number at 0.5 and with the thresholds, in per cent."""
     table, scores = score_training_data(run)
-    rows = apply_rule(MetricThreshold(table.num_classes), scores, table.cells, table.classes)
+    rows = apply_rule(
+        MetricThreshold(table.num_classes), scores, table.cells, table.classes, encoding="signed"
+    )
     thresholds = DecisionThresholds(np.array([above(row.threshold) for row in rows]), "mat")
     chosen, _ = evaluate_run(run, "test", thresholds=lambda _: thresholds)
     plain, _ = evaluate_run(run, "test")  # last: what it writes into the run stays as `satl evaluate` has it

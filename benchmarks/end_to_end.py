@@ -106,7 +106,7 @@ def write_labels(names: list[str], classes: int, path: Path) -> None:
     cells[-2:] = truth[-2:]
     split = np.array(["train"] * (len(names) - 2) + ["val"] * 2)
     columns = tuple(f"class {number}" for number in range(classes))
-    write_table(LabelTable(tuple(names), columns, cells, split), path)
+    write_table(LabelTable(tuple(names), columns, cells, split, encoding="signed"), path)
 
 
 def pack(names: list[str], images: Path, size: int, kind: str, store: Path) -> float:

@@ -30,7 +30,7 @@ def example_table(images: int, classes: int) -> LabelTable:
     random = np.random.RandomState(0)
     complete = np.where(random.random_sample((images, classes)) < 0.036, 1, -1)
     names = tuple(f"train2014/COCO_train2014_{i:012d}.jpg" for i in range(images))
-    return LabelTable(names, tuple(f"class {c}" for c in range(classes)), complete)
+    return LabelTable(names, tuple(f"class {c}" for c in range(classes)), complete, encoding="signed")
 
 
 def csv_module_read(path: Path) -> np.ndarray:

@@ -216,6 +216,7 @@ def _seconds(work: Callable[[], object]) -> float:
 def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = None) -> RunConfig:
     """The configuration of a run of satl with these shapes; without ``data`` nothing can be read or rendered."""
     from satl.runs.reading import apply_overrides, make_config
+    from satl.runs.settling import settled
 
     name, kwargs = shape.network
     content: dict[str, Any] = {
@@ -229,7 +230,7 @@ def product_config(shape: Shape, *settings: str, data: dict[str, Any] | None = N
         content["model"] |= TINY_SIZES
     if shape.pair_head != "full":
         content["model"]["pair_head"] = shape.pair_head
-    return make_config(apply_overrides(content, [*settings, *shape.settings]), "step.py")
+    return settled(make_config(apply_overrides(content, [*settings, *shape.settings]), "step.py"))
 
 
 def product(shape: Shape, *settings: str) -> Step:

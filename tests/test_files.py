@@ -1,14 +1,25 @@
 from __future__ import annotations
 
 import errno
+import os
 import pickle
+import shutil
 from pathlib import Path
 
 import pytest
 
+from satl import files
 from satl.cli.wording import shell_words
 from satl.errors import ConfigError
-from satl.files import UnwritableError, atomic_path, check_out, check_out_folder
+from satl.files import (
+    UnwritableError,
+    atomic_path,
+    atomic_paths,
+    check_out,
+    check_out_folder,
+    remove_folder,
+    temporary_path,
+)
 
 
 def test_success_replaces_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -155,3 +166,94 @@ def test_files_that_exist_and_inputs_are_not_overwritten(tmp_path: Path) -> None
         with pytest.raises(ConfigError, match="belongs to the inputs and would be overwritten"):
             check_out(out, ".csv", inputs=(read,))
     assert mine.read_text() == "mine"
+
+
+def dead_process() -> int:
+    """Return the number of a process that has ended."""
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    return child
+
+
+def left_by(process: int, folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str | None = None) -> Path:
+    with monkeypatch.context() as other:
+        other.setattr(os, "getpid", lambda: process)
+        if machine is not None:
+            other.setattr(files, "_machine", lambda: machine)
+        left = temporary_path(folder / "file.txt")
+    left.write_text("half")
+    return left
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead, living = (left_by(number, tmp_path, monkeypatch) for number in (dead_process(), os.getppid()))
+    own = left_by(os.getpid(), tmp_path, monkeypatch)
+    folder = left_by(dead_process(), tmp_path, monkeypatch)
+    folder.unlink()
+    folder.mkdir()
+    (folder / "part").touch()
+    away, long_away = (left_by(dead_process(), tmp_path, monkeypatch, "00ab12") for _ in range(2))
+    os.utime(long_away, (0, 0))
+    foreign = tmp_path / ".notes.partial.txt"
+    foreign.touch()
+    write(tmp_path / "other.csv")
+    assert sorted(tmp_path.iterdir()) == sorted((living, own, away, foreign, tmp_path / "other.csv"))
+    assert not dead.exists()
+    assert not long_away.exists()
+
+
+def test_a_folder_is_removed_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").touch()
+
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as other:
+        other.setattr(shutil, "rmtree", killed)
+        gone = dead_process()
+        other.setattr(os, "getpid", lambda: gone)
+        with pytest.raises(KeyboardInterrupt):
+            remove_folder(folder)
+    assert not folder.exists()
+    remove_folder(folder)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_old_main_file_never_stands_beside_new_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, other = tmp_path / "table.csv", tmp_path / "names.txt"
+
+    def write_both(text: str) -> None:
+        with atomic_paths([main, other]) as temporary:
+            for place in temporary:
+                place.write_text(text)
+
+    write_both("old")
+    replace = Path.replace
+
+    def cut_off(self: Path, target: Path) -> Path:
+        if target == main:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            write_both("new")
+    assert other.read_text() == "new"
+    assert not main.exists()
+    write_both("new")
+
+    def fail() -> None:
+        with atomic_paths([main, other]) as places:
+            places[0].write_text("half")
+            raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    assert (main.read_text(), other.read_text()) == ("new", "new")

@@ -15,11 +15,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "satl"
 ORDER = (
-    *("errors", "files", "distributed", "checks", "sections"),
-    *("evaluation", "labels", "scores", "images", "scenes"),
+    *("errors", "parsing", "files", "distributed", "checks", "sections"),
+    *("evaluation", "labels", "scores", "images", "features", "scenes"),
     *("models", "scoring", "thresholds", "losses", "functional", "methods"),
     *("recipes", "runs", "training", "inference"),
-    *("drawing", "completion", "review", "export", "experiments", "reports", "demo", "cli"),
+    *("drawing", "completion", "review", "export", "experiments", "reports", "api", "demo", "cli"),
 )
 """Rooms from left to right: each imports only from rooms to its left, deferred imports included."""
 PARTS_OF_COMPLETION = ("statistics", "outputs", "workflow")
@@ -30,6 +30,7 @@ LONGEST_MODULE = 450
 """Lines."""
 
 SAME_MODULES = {
+    "readers": "of its room: one file a kind of scores, or of features",
     "registry": "of its room: data sets, readers, exporters",
     "functional": "the pure functions of its room, and of all rooms for users",
     "coco": "one format: the data set, its reader and its exporter",

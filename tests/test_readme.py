@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from pathlib import Path
 
 import torch
+
+import satl
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,6 +27,20 @@ def test_the_loop_trains():
     assert torch.isfinite(loss)
     assert (thresholds.value < 1).all()
     assert not torch.equal(model.weight, at_first["model"].weight)
+
+
+def test_calls_of_the_notebook_fit_their_functions():
+    section = README.split("## From Python")[1].split("\n## ")[0]
+    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    calls = [
+        node
+        for node in ast.walk(ast.parse("\n".join(lines)))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("satl.")
+    ]
+    assert {call.func.attr for call in calls} == set(satl.__all__)
+    for call in calls:
+        arguments = {keyword.arg: keyword.value for keyword in call.keywords}
+        inspect.signature(getattr(satl, call.func.attr)).bind(*call.args, **arguments)
 
 
 def test_linked_files_exist():

@@ -1,7 +1,7 @@
-"""Write the tables of ``docs/configuration.md`` from the configuration's own models.
+"""Write the pages of ``docs/configuration/``, one per section, from the configuration's own models.
 
-``python tools/write_configuration_page.py`` rewrites the part between the two marks; ``--check`` only says whether the
-file is up to date. Text outside the marks is written by hand.
+``python tools/write_configuration_page.py`` writes them; ``--check`` only says whether they are up to date. The page
+that leads to them, ``docs/configuration.md``, is written by hand.
 """
 
 from __future__ import annotations
@@ -15,30 +15,39 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from satl.images.images_config import ImagesConfig
 from satl.methods import METHODS, Method
 from satl.methods.method_parts import GENERATORS, LOSSES, NETWORKS, RULES
 from satl.methods.parameters import TeacherParameters
 from satl.models.model_config import ModelConfig
-from satl.runs.config import DataConfig, ImagesConfig, ScenesConfig, TrainingConfig, flat_settings
+from satl.runs.config import DataConfig, ScenesConfig, TrainingConfig, flat_settings
+from satl.runs.feature_runs import DEFAULTS, FeaturesConfig
 from satl.sections import Section
 
-PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"
-BEGIN = "<!-- begin: written by tools/write_configuration_page.py -->"
-END = "<!-- end -->"
-SECTIONS: tuple[tuple[str, type[Section]], ...] = (
-    ("data", DataConfig),
-    ("data.scenes", ScenesConfig),
-    ("images", ImagesConfig),
-    ("model", ModelConfig),
-    ("training", TrainingConfig),
-)
+FOLDER = Path(__file__).parents[1] / "docs" / "configuration"
+MARK = "<!-- written by tools/write_configuration_page.py -->"
+SECTIONS: dict[str, tuple[tuple[str, type[Section]], ...]] = {
+    "data": (("data", DataConfig), ("data.scenes", ScenesConfig)),
+    "images": (("images", ImagesConfig),),
+    "features": (("features", FeaturesConfig),),
+    "model": (("model", ModelConfig),),
+    "training": (("training", TrainingConfig),),
+}
+ABOUT = {
+    "data": "How tables are read: [label tables](../labels.md). Data sets by name: [data sets](../datasets.md).",
+    "images": "What happens to a picture on its way to the network: [images](../images.md).",
+    "features": "Training on the vectors of a frozen network: [features](../features.md).",
+    "model": "Which backbones there are: [backbones](../backbones.md). What follows them: [network](../network.md).",
+    "training": "What a run does with these: [training](../training.md), [several processes](../processes.md).",
+}
+"""Where a reader of a section goes on."""
 
 
 def values(field: FieldInfo) -> str:
     """Say which values a key takes.
 
     >>> values(TrainingConfig.model_fields["epochs"])
-    'integer >= 1'
+    'integer >= 1 and <= 1e+06'
     >>> values(TrainingConfig.model_fields["schedule"])
     '`step`, `cosine`, `constant`'
     """
@@ -100,22 +109,43 @@ def _table(model: type[BaseModel], prefix: str) -> list[str]:
     return lines
 
 
-def reference() -> str:
-    """Return the generated part of the page."""
-    lines: list[str] = []
-    for name, model in SECTIONS:
-        lines += [f"### {name}", "", (model.__doc__ or "").splitlines()[0], "", *_table(model, name), ""]
-    lines += [
-        "### method",
+def pages() -> dict[str, str]:
+    """Return the pages as they should be, by the name of their file."""
+    made = {}
+    for page, models in SECTIONS.items():
+        lines = [f"# Configuration: `{page}`", "", MARK, ""]
+        for name, model in models:
+            lines += [] if name == page else [f"## {name}", ""]
+            lines += [(model.__doc__ or "").splitlines()[0], *([ABOUT[page]] if name == page else []), ""]
+            lines += [*_table(model, name), ""]
+        made[f"{page}.md"] = lines
+    others = ", ".join(f"`{key}` {_shown(value)}" for key, value in flat_settings(DEFAULTS).items())
+    made["features.md"] += [f"With `data.features` some defaults are others: {others}.", ""]
+    made["method.md"] = _method_page()
+    return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
+
+
+def _method_page() -> list[str]:
+    lines = [
+        "# Configuration: `method`",
+        "",
+        MARK,
         "",
         "`method.name` chooses the method (default `sst+satl`); each of its parts has a section of its own. For a",
-        "method that makes pseudo-labels, `method.thresholds.rule` chooses another threshold rule, and",
-        "`method.generators.NAME: false` leaves a generator out.",
+        "method that makes pseudo-labels, `method.thresholds.rule` chooses another [threshold rule](../thresholds.md),",
+        "and `method.generators.NAME: false` leaves a generator out. `satl methods` prints the same lists.",
+        "",
+        "## Methods",
         "",
         "| method | network | generators | threshold rule | stage 1 | added in stage 2 | own defaults |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [_declaration(method) for method in METHODS.values()]
+    lines += [
+        _declaration(method.on_features, " on features")
+        for method in METHODS.values()
+        if method.on_features is not None
+    ]
     lines.append("")
     for kind, registry, section in (
         ("Network", NETWORKS, "method.network"),
@@ -126,21 +156,20 @@ def reference() -> str:
         for name, part in registry.items():
             if part.parameters.model_fields:
                 lines += _section(f"{kind} `{name}`", part.parameters, section.format(name))
-    lines += _section("Teacher", TeacherParameters, "method.teacher")
-    return "\n".join(lines).rstrip() + "\n"
+    return lines + _section("Teacher", TeacherParameters, "method.teacher")
 
 
 def _section(title: str, model: type[BaseModel], prefix: str) -> list[str]:
     summary = (model.__doc__ or "").splitlines()[0]
-    return [f"#### {title}", "", summary, "", *_table(model, prefix), ""]
+    return [f"## {title}", "", summary, "", *_table(model, prefix), ""]
 
 
-def _declaration(method: Method) -> str:
+def _declaration(method: Method, remark: str = "") -> str:
     """Return one row of the table of methods."""
     added = [name for name in method.stage2 if name not in method.stage1]
     gone = [f"without {name}" for name in method.stage1 if name not in method.stage2]
     cells = (
-        f"`{method.name}`",
+        f"`{method.name}`{remark}",
         method.network,
         ", ".join(method.generators) or "-",
         method.rule or "-",
@@ -151,27 +180,21 @@ def _declaration(method: Method) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def page() -> str:
-    """Return the whole page as it should be."""
-    text = PAGE.read_text(encoding="utf-8")
-    head, _, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not end:
-        raise SystemExit(f"{PAGE.name} lacks the marks {BEGIN} and {END}; put them back.")
-    return f"{head}{BEGIN}\n\n{reference()}\n{END}{tail}"
-
-
 def main() -> None:
-    """Write or check the page."""
-    parser = argparse.ArgumentParser(description="Write the tables of docs/configuration.md.")
-    parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
+    """Write or check the pages."""
+    parser = argparse.ArgumentParser(description="Write the pages of docs/configuration/.")
+    parser.add_argument("--check", action="store_true", help="only say whether the pages are up to date")
     check = parser.parse_args().check
-    fresh = page()
-    if PAGE.read_text(encoding="utf-8") == fresh:
-        return
-    if check:
-        sys.exit("docs/configuration.md is out of date; run `python tools/write_configuration_page.py`.")
-    PAGE.write_text(fresh, encoding="utf-8")
+    for name, text in pages().items():
+        path = FOLDER / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        if check:
+            sys.exit(
+                f"docs/configuration/{name} is out of date; run `python tools/write_configuration_page.py`."
+            )
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

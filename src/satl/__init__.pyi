@@ -1,3 +1,4 @@
+from . import api as api
 from . import checks as checks
 from . import completion as completion
 from . import distributed as distributed
@@ -6,6 +7,7 @@ from . import errors as errors
 from . import evaluation as evaluation
 from . import experiments as experiments
 from . import export as export
+from . import features as features
 from . import files as files
 from . import functional as functional
 from . import images as images
@@ -24,6 +26,11 @@ from . import scoring as scoring
 from . import sections as sections
 from . import thresholds as thresholds
 from . import training as training
+from .api import complete as complete
+from .api import evaluate as evaluate
+from .api import predict as predict
+from .api import train as train
+from .completion.workflow.threshold_completer import ThresholdCompleter as ThresholdCompleter
 from .evaluation import evaluate_scores as evaluate_scores
 from .inference.recogniser import Recogniser as Recogniser
 from .labels import LabelTable as LabelTable
@@ -33,6 +40,7 @@ from .labels import read_table as read_table
 from .labels import write_table as write_table
 from .losses import DifferentialRankingLoss as DifferentialRankingLoss
 from .losses import PartialBCELoss as PartialBCELoss
+from .losses import SATLLoss as SATLLoss
 from .thresholds import LinearDecayThreshold as LinearDecayThreshold
 from .thresholds import SemanticAwareThreshold as SemanticAwareThreshold
 

@@ -195,6 +195,10 @@ class Stopped(SatlError):
     exit_code = 130  # what a shell expects of a program that Ctrl-C ended
 
 
+class SatlWarning(UserWarning):
+    """Something that a user should know of and that did not stop the work: one sentence."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Suggest the choice closest to ``word``, as the end of a sentence, or nothing.
 

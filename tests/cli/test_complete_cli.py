@@ -175,7 +175,7 @@ def test_mistakes_are_one_sentence_and_write_nothing(files: Path, drawn: Drawn, 
     new = ("-o", files / "new")
     for arguments, parts in (
         (("complete", *new), ("RUN, or --scores FILE",)),
-        (("complete", files, "--scores", scores, *new), ("give one of the two",)),
+        (("complete", files, "--scores", scores, *new), ("give one of them",)),
         (both, ("-o OUT",)),
         (("complete", "--scores", scores, *new), ("scores alone", "with --labels")),
         ((*both, *new, "--precision", "1"), ("--precision 1", "for example 0.95")),
@@ -203,7 +203,9 @@ def test_encodings_that_are_not_certain_are_asked_for(files: Path, drawn: Drawn,
 
 
 def test_positive_only_labels_need_the_explicit_mode(files: Path, drawn: Drawn, satl: Satl) -> None:
-    write_table(drawn.table.with_cells(np.maximum(drawn.table.cells, 0)), files / "tags.csv")
+    write_table(
+        drawn.table.with_cells(np.maximum(drawn.table.cells, 0), encoding="signed"), files / "tags.csv"
+    )
     arguments = ("complete", "--scores", files / "scores.parquet", "--labels", files / "tags.csv")
     refused(satl, files, *arguments, "-o", files / "new", parts=("positive-only", "--review-only"))
     code, out, _ = satl(*arguments, "-o", files / "new", "--review-only")

@@ -46,7 +46,11 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 def table() -> LabelTable:
     cells = np.array([[1, 0, -1], [0, 0, 0], [-1, 1, 1], [1, -1, 0]])
     return LabelTable(
-        ("a/1.jpg", "a/2.jpg", "b,3.jpg", "é.jpg"), ("cat", "dog", "hen"), cells, np.array([*"ttvv"])
+        ("a/1.jpg", "a/2.jpg", "b,3.jpg", "é.jpg"),
+        ("cat", "dog", "hen"),
+        cells,
+        np.array([*"ttvv"]),
+        encoding="signed",
     )
 
 
@@ -80,7 +84,9 @@ def test_from_every_format_to_every_format(
 @pytest.mark.parametrize(("target", "options"), TARGETS)
 def test_the_truth_comes_along(satl: Satl, tmp_path: Path, target: str, options: tuple[str, ...]) -> None:
     cells = np.where(np.random.RandomState(0).random_sample((30, 4)) < 0.3, 1, -1)
-    masked = mask_table(LabelTable(tuple(f"{i}.jpg" for i in range(30)), tuple("abcd"), cells), 0.3)
+    masked = mask_table(
+        LabelTable(tuple(f"{i}.jpg" for i in range(30)), tuple("abcd"), cells, encoding="signed"), 0.3
+    )
     write_table(masked, tmp_path / "m.npz")
     out = tmp_path / "out" / target
     text = good(satl, "convert", tmp_path / "m.npz", out, *options)
@@ -154,7 +160,9 @@ def test_nothing_is_overwritten_without_being_told(satl: Satl, tmp_path: Path, t
     truth_path(tmp_path / "m.csv").write_text("precious")
     assert "m.truth.csv: exists already" in refused(satl, "convert", tmp_path / "m.npz", tmp_path / "m.csv")
     assert not (tmp_path / "m.csv").exists()
-    write_table(table.with_truth(table.cells), tmp_path / "x.csv", truth=tmp_path / "y.truth.csv")
+    write_table(
+        table.with_truth(table.cells, encoding="signed"), tmp_path / "x.csv", truth=tmp_path / "y.truth.csv"
+    )
     said = refused(
         satl,
         "convert",
@@ -188,7 +196,7 @@ def test_what_a_format_cannot_say_is_refused(satl: Satl, tmp_path: Path, table: 
             ("--to-encoding", "singed"),
             "--to-encoding singed: is not an encoding (did you mean 'signed'?)",
         ),
-        ("u.xlsx", (), "satl writes .csv"),
+        ("u.ods", (), "satl writes .arrow, .csv"),
     ):
         assert part in refused(satl, "convert", source, tmp_path / target, *options)
     assert sorted(tmp_path.iterdir()) == before

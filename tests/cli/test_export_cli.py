@@ -180,3 +180,12 @@ def test_wrong_uses_end_in_one_sentence(satl: Satl, completed: Completed, tmp_pa
     refused(
         satl, "import", file, "-f", "label-studio", "-o", tmp_path / "n.csv", parts=("is not a JSON list",)
     )
+
+
+def test_names_like_formulas_are_told_in_one_line(satl, tmp_path):
+    (tmp_path / "table.csv").write_text("image,=cmd()|x,dog\na.jpg,1,\nb.jpg,0,1\n")
+    code, _, err = satl("export", tmp_path / "table.csv", "--format", "long", "-o", tmp_path / "out.csv")
+    assert code == 0, err
+    assert err.startswith("warning: out.csv: 1 name(s), such as '=cmd()|x', begin like a formula")
+    assert err.count("\n") == 1
+    assert "=cmd()|x" in (tmp_path / "out.csv").read_text()

@@ -19,13 +19,16 @@ COMMANDS = (
         "mask",
         "convert",
         "pack",
+        "embed",
         "scenes",
         "train",
         "recipes",
         "evaluate",
+        "compare",
         "predict",
         "methods",
         "thresholds",
+        "zeroshot",
     ),
     *("experiment", "figures", "demo", "onnx"),
 )
@@ -54,7 +57,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
 def test_the_version_is_that_of_the_package(satl: Callable[..., tuple[int, str, str]]) -> None:
     assert satl("--version") == (0, f"satl {__version__}\n", "")
     project = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'\nversion = "{__version__}"\n' in project
+    assert 'version = { attr = "satl.__version__" }' in project  # which stands in one place
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])

@@ -41,7 +41,11 @@ def pets(tmp_path: Path) -> Path:
 def complete(tmp_path: Path) -> Path:
     cells = np.where(np.random.RandomState(1).random_sample((60, 5)) < 0.3, 1, -1)
     path = tmp_path / "complete.csv"
-    write_table(LabelTable(tuple(f"{i}.jpg" for i in range(60)), tuple("abcde"), cells), path, "complete")
+    write_table(
+        LabelTable(tuple(f"{i}.jpg" for i in range(60)), tuple("abcde"), cells, encoding="signed"),
+        path,
+        "complete",
+    )
     return path
 
 
@@ -67,7 +71,12 @@ def test_inspect_limits_the_classes_and_shows_the_thinnest_first(tmp_path: Path)
         cells[: position + 1, position] = 1
         cells[position + 1 :, position] = -1
     cells[0] = 0
-    table = LabelTable(tuple(map(str, range(300))), tuple(f"class number {i:03d}" for i in range(200)), cells)
+    table = LabelTable(
+        tuple(map(str, range(300))),
+        tuple(f"class number {i:03d}" for i in range(200)),
+        cells,
+        encoding="signed",
+    )
     write_table(table, tmp_path / "t.csv")
     text = good("inspect", tmp_path / "t.csv")
     shown = [line.split()[2] for line in text.splitlines() if line.startswith("class number")]
@@ -136,7 +145,7 @@ def test_inspect_with_truth(pets: Path, tmp_path: Path) -> None:
 def test_inspect_with_nothing_to_say(tmp_path: Path) -> None:
     cells = np.where(np.arange(1300)[:, None] < 100, 1, -1)
     path = tmp_path / "t.npz"
-    write_table(LabelTable(tuple(map(str, range(1300))), ("cat",), cells), path)
+    write_table(LabelTable(tuple(map(str, range(1300))), ("cat",), cells, encoding="signed"), path)
     assert "No problem found." in good("inspect", path)
 
 
@@ -245,7 +254,7 @@ def test_mask_never_overwrites_its_source(pets: Path, tmp_path: Path) -> None:
         (("inspect", "nothing.csv"), TableError, "nothing.csv does not exist"),
         (("inspect", "{pets}", "--images", "nowhere"), ImageError, "nowhere': is not a folder"),
         (("inspect", "{pets}", "--encoding", "blnk"), EncodingError, "did you mean 'blank'?"),
-        (("mask", "{pets}", "--proportion", "0.5", "-o", "out.xlsx"), TableError, "satl writes"),
+        (("mask", "{pets}", "--proportion", "0.5", "-o", "out.ods"), TableError, "satl writes"),
         (
             ("mask", "{pets}", "--proportion", "0.5", "--seed", "-1", "-o", "{pets}.csv"),
             SatlError,

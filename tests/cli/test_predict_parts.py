@@ -7,8 +7,11 @@ import csv
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +55,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     decode = prediction_parts.decode_image
 
-    def noted(file: str, size: int) -> Any:
+    def noted(file: str, size: int, **options: Any) -> Any:
         names.append(Path(file).name)
-        return decode(file, size)
+        return decode(file, size, **options)
 
     monkeypatch.setattr(prediction_parts, "decode_image", noted)
     return names
@@ -96,7 +99,7 @@ def test_a_folder_holds_what_one_file_would(
     code, printed, err = satl("predict", tiny_run, pictures, "-o", out, "--part-size", 3, "--threshold", 0.4)
     assert (code, err) == (0, "")
     assert printed == f"{out} has 7 images x 24 classes, 3 Parquet files\n"
-    assert sorted(file.name for file in out.iterdir()) == [
+    assert sorted(file.name for file in out.iterdir() if file.name != ".lock") == [
         "_predictions.json",
         *(f"part-00000{n}.parquet" for n in range(3)),
     ]
@@ -270,7 +273,7 @@ def test_scores_are_read_from_the_folder(
     np.testing.assert_allclose(found.values, expected.values, atol=2e-6)
     assert found.classes is not None
     cells = np.zeros((2, 2), dtype=np.int8)
-    table = LabelTable(("6.png", "deep/1.png"), found.classes[:2], cells)
+    table = LabelTable(("6.png", "deep/1.png"), found.classes[:2], cells, encoding="signed")
     read, wanted = read_scores(out, table), read_scores(one, table)
     np.testing.assert_allclose(read.values, wanted.values, atol=2e-6)
     assert read.notes == wanted.notes
@@ -350,3 +353,55 @@ def test_a_ray_cluster_predicts_the_same(
     (run / "config.yaml").write_text("method: {name: nothing}")
     line = sentence(satl("predict", run, pictures, "-o", out, "--part-size", 2, "--ray", "local"))
     assert f"{run / 'config.yaml'}: the key 'data' is missing" in line
+
+
+@pytest.mark.slow
+def test_a_ray_of_this_machine_listens_to_this_machine_alone() -> None:
+    if find_spec("ray") is None:  # not imported here: satl must be first, to keep it to this machine
+        pytest.skip("ray is not installed")
+    program = """
+import psutil
+from satl.inference import ray_cluster
+def listening(*_):
+    mine = psutil.Process()
+    for process in (mine, *mine.children(recursive=True)):
+        for socket in process.net_connections(kind="inet"):
+            if socket.status == psutil.CONN_LISTEN:
+                print(socket.laddr.ip)
+    yield 0
+ray_cluster._work_on_workers = listening
+list(ray_cluster.predict_on_ray("local")(None, ()))
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    addresses = finished.stdout.split()
+    assert len(addresses) > 2
+    assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
+    assert "can be reached" not in finished.stderr
+
+
+def test_a_kill_while_predictions_are_replaced_leaves_a_folder_that_can_be_replaced(
+    satl: Satl, tiny_run: Path, pictures: Path, out: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("predict", tiny_run, pictures, "-o", out, "--part-size", 2)
+    assert satl(*command, "--threshold", 0.9)[0] == 0
+    unlink = Path.unlink
+
+    def killed(self: Path, missing_ok: bool = False) -> None:
+        if self.name == "part-000001.parquet":
+            raise KeyboardInterrupt
+        unlink(self, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        assert satl(*command, "--force")[0] != 0
+    with pytest.raises(RunError):
+        read_scores(out)
+    assert "pass --force to replace them" in sentence(satl(*command))
+    assert satl(*command, "--force")[0] == 0
+    assert_same(rows_of(out), jsonl_of(satl, tiny_run, pictures, tmp_path / "one.jsonl"))
+    assert sorted(file.name for file in out.iterdir()) == [
+        ".lock",
+        "_predictions.json",
+        *(f"part-{number:06d}.parquet" for number in range(4)),
+    ]

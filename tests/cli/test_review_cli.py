@@ -98,7 +98,7 @@ def test_merge_asks_before_it_overwrites_a_file(satl: Satl, completed: Completed
         store.refresh()
         store.decide("t", "1", [DecisionRequest(row[0], row[1], int(row[2]), None)])
     table, new = tmp_path / "labels.npz", tmp_path / "new.csv"
-    write_table(completed.table.with_truth(completed.table.cells), table)
+    write_table(completed.table.with_truth(completed.table.cells, encoding="signed"), table)
     for precious in (new, tmp_path / "new.truth.csv"):
         precious.write_text("precious")
         parts = (f"{precious}: exists already", "--force")
@@ -218,3 +218,46 @@ def test_a_store_that_cannot_be_opened_ends_in_one_sentence(
         tmp_path / "store",
         parts=("is not finished", "pack the same table again"),
     )
+
+
+def test_merge_tells_how_far_annotators_agree_and_what_it_left_out(satl: Satl, tmp_path: Path) -> None:
+    images = [f"{i:02d}.png" for i in range(50)]
+    table = draw_table(images, ["boat", "cat"], known=0.0)
+    rows = [(i, c, "1", "0.6", "", "review", "model", "") for c in table.classes for i in images]
+    out = write_folder(tmp_path / "out", table, rows=rows).out
+    write_table(table, tmp_path / "t.npz")
+    with ReviewStore(out) as store:
+        store.refresh()
+        for who in ("ann", "bob"):
+            # They differ on every tenth boat and on every fifth cat.
+            cells = [
+                DecisionRequest(i, c, (1, -1)[n % 2] * (-1 if who == "bob" and n % every == 0 else 1), None)
+                for c, every in (("boat", 10), ("cat", 5))
+                for n, i in enumerate(images)
+            ]
+            store.decide("t", who, cells, who)
+    code, text, err = satl("merge", out, tmp_path / "t.npz", "-o", tmp_path / "new.npz")
+    assert code == 0
+    assert "Agreement of ann and bob: 85.0 % of 100 cells that both decided, kappa 0.70" in text
+    assert "lowest for class 'cat': 0.60 of 50 cells" in text
+    assert err.startswith(
+        "Left out: 15 cells that annotators disagree about (such as image '00.png', class 'boat')"
+    )
+    assert "--disagreements latest" in err
+    assert read_table(tmp_path / "new.npz").known.sum() == 85
+    code, _, err = satl(
+        "merge", out, tmp_path / "t.npz", "-o", tmp_path / "all.npz", "--disagreements", "latest"
+    )
+    assert (code, err) == (0, "")
+    assert read_table(tmp_path / "all.npz").known.sum() == 100
+    refused(
+        satl, "merge", out, tmp_path / "t.npz", "-o", tmp_path / "no.npz", "--disagreements", "coin",
+        parts=("--disagreements coin", "leave, latest, majority"),
+    )  # fmt: skip
+    assert not (tmp_path / "no.npz").exists()
+
+
+def test_a_name_that_is_none_is_refused(satl: Satl, completed: Completed) -> None:
+    for name in (" ", "x" * 65):
+        refused(satl, "review", completed.out, "--annotator", name, parts=("--annotator", "give a name"))
+    refused(satl, "review", completed.out, "--annotator", "ann", "--ask-name", parts=("give one of the two",))

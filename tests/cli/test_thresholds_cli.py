@@ -7,6 +7,8 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -308,3 +310,31 @@ def test_a_run_needs_no_labels_and_keeps_its_own_thresholds(
     code, _, err = satl("thresholds", "--scores", tmp_path, "--rule", "mat")
     assert (code, err.count("\n")) == (2, 1)
     assert "config.yaml" in err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("further", [(), ("--json",)])
+def test_a_full_output_is_told(further: tuple[str, ...], npz: Path) -> None:
+    command = [sys.executable, "-m", "satl", "thresholds", "--scores", str(npz), "--rule", "cap", *further]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        finished = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert finished.returncode == 2
+    assert finished.stderr.startswith("error: the output cannot be written (No space left on device)")
+    assert finished.stderr.count("\n") == 1
+
+
+def test_a_limit_of_the_size_of_files_is_told_and_the_old_file_stays(npz: Path, tmp_path: Path) -> None:
+    out = tmp_path / "t.csv"
+    out.write_text("old")
+    command = [sys.executable, "-m", "satl", "thresholds", "--scores", npz, "--rule", "cap", "-o", out]
+    words = shlex.join(map(str, [*command, "--force"]))
+    # Nothing may be written at all: not even a place for temporary files is found.
+    finished = subprocess.run(
+        ["bash", "-c", f"ulimit -f 0; exec {words}"], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 2, finished.stderr
+    assert finished.stderr.startswith("error: ")
+    assert finished.stderr.count("\n") == 1
+    assert "lift the limit" in finished.stderr or "choose another place" in finished.stderr
+    assert out.read_text() == "old"
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]

@@ -34,7 +34,7 @@ class Drawn:
         self.scores = (1 / (1 + np.exp(-logits))).astype(np.float32)
         cells = np.where(random.random(shape) < known, self.truth, 0).astype(np.int8)
         names = tuple(f"shots/{i:05d}.jpg" for i in range(images))
-        self.table = LabelTable(names, tuple(classes), cells)
+        self.table = LabelTable(names, tuple(classes), cells, encoding="signed")
 
     def write(
         self, folder: Path, labels: str = "labels.csv", scores: str = "scores.csv"

@@ -47,7 +47,10 @@ def test_equals_the_reference(case, interpolated):
         for c in range(scores.shape[1])
     ]
     np.testing.assert_allclose(
-        average_precision(scores, labels, interpolated=interpolated), expected, rtol=1e-12, atol=0
+        average_precision(scores, labels, interpolated=interpolated, encoding="signed"),
+        expected,
+        rtol=1e-12,
+        atol=0,
     )
 
 
@@ -69,8 +72,8 @@ def test_the_order_of_rows_does_not_matter(case, seed, interpolated):
     scores, labels = case
     order = np.random.default_rng(seed).permutation(len(scores))
     np.testing.assert_allclose(
-        average_precision(scores, labels, interpolated=interpolated),
-        average_precision(scores[order], labels[order], interpolated=interpolated),
+        average_precision(scores, labels, interpolated=interpolated, encoding="signed"),
+        average_precision(scores[order], labels[order], interpolated=interpolated, encoding="signed"),
         rtol=1e-13,
     )
 
@@ -81,8 +84,8 @@ def test_only_the_order_of_scores_matters(case, interpolated):
     scores, labels = case
     monotone = 5.0 * np.arctan(scores.astype(np.float64)) - 3.0
     np.testing.assert_array_equal(
-        average_precision(scores, labels, interpolated=interpolated),
-        average_precision(monotone, labels, interpolated=interpolated),
+        average_precision(scores, labels, interpolated=interpolated, encoding="signed"),
+        average_precision(monotone, labels, interpolated=interpolated, encoding="signed"),
     )
 
 
@@ -103,7 +106,10 @@ def test_interpolated_is_at_least_plain_and_both_are_proportions(case):
 def test_unknown_cells_may_score_anything(case):
     scores, labels = case
     other = np.where(labels == 0, np.random.default_rng(0).normal(size=scores.shape), scores)
-    np.testing.assert_array_equal(average_precision(scores, labels), average_precision(other, labels))
+    np.testing.assert_array_equal(
+        average_precision(scores, labels, encoding="signed"),
+        average_precision(other, labels, encoding="signed"),
+    )
 
 
 def test_by_hand():
@@ -118,7 +124,7 @@ def test_a_tie_is_one_threshold():
     # All scores equal: the only threshold accepts everything, so AP is the share of positives.
     labels = np.array([[1], [1], [-1], [-1], [-1]])
     for order in (slice(None), slice(None, None, -1)):
-        assert average_precision(np.zeros((5, 1)), labels[order])[0] == pytest.approx(0.4)
+        assert average_precision(np.zeros((5, 1)), labels[order], encoding="signed")[0] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(
@@ -126,13 +132,13 @@ def test_a_tie_is_one_threshold():
     [([[1]], 1.0), ([[-1]], np.nan), ([[0]], np.nan)],
 )
 def test_single_row(labels, expected):
-    np.testing.assert_array_equal(average_precision([[0.3]], labels), [expected])
+    np.testing.assert_array_equal(average_precision([[0.3]], labels, encoding="signed"), [expected])
 
 
 def test_all_positive_all_unknown_and_empty():
     scores = np.random.default_rng(0).random((6, 3))
     np.testing.assert_array_equal(average_precision(scores, np.ones((6, 3))), [1, 1, 1])
-    assert np.isnan(average_precision(scores, np.zeros((6, 3)))).all()
+    assert np.isnan(average_precision(scores, np.zeros((6, 3)), encoding="signed")).all()
     assert np.isnan(average_precision(np.empty((0, 3)), np.empty((0, 3)))).all()
     assert average_precision(np.empty((4, 0)), np.empty((4, 0))).shape == (0,)
 
@@ -165,10 +171,10 @@ def test_input_is_left_alone_whatever_its_layout(order):
         ([[0.1, np.nan], [0.2, 0.3]], [[1, 1], [1, 1]], "row 1, class 2"),
         ([[0.1, 0.2]], [[1, 2]], "hold 2 at row 1, class 2"),
         ([[0.1, 0.2]], [[1, 0.5]], r"hold 0\.5 at row 1, class 2"),
-        ([[0.1, 0.2]], [[1, np.nan]], "hold nan at row 1, class 2"),
-        ([[0.1, 0.2]], [[True, False]], "bool, which cannot hold -1"),
-        ([[0.1, 0.2]], np.array([[1, 0]], dtype=np.uint8), "uint8, which cannot hold -1"),
-        ([[0.1, 0.2]], [["1", "-1"]], "labels are texts"),
+        ([[0.1, 0.2]], [[1, np.inf]], "hold inf at row 1, class 2"),
+        ([[0.1, 0.2]], [[True, False]], "labels: can be read in 2 ways"),
+        ([[0.1, 0.2]], np.array([[1, 0]], dtype=np.uint8), "labels: can be read in 2 ways"),
+        ([[0.1, 0.2]], [["1", "-1"]], "labels must be numbers"),
         ([[0.1, 0.2]], [[1], [1]], "shape of labels is"),
         ([0.1, 0.2], [1, 1], "images, classes"),
         ([["a", "b"]], [[1, 1]], "real numbers"),

@@ -55,7 +55,7 @@ def test_as_dict_is_json_safe(case):
 
 
 def test_nothing_known_is_not_measurable_rather_than_zero():
-    result = evaluate_scores([[0.3, 0.4]], [[0, 0]], ["a", "b"])
+    result = evaluate_scores([[0.3, 0.4]], [[0, 0]], ["a", "b"], encoding="signed")
     assert result.summary()["mAP"] is None
     assert result.summary()["OF1"] is None
     assert result.measurable_classes == 0
@@ -89,3 +89,20 @@ def test_wrong_number_of_names():
 def test_nan_is_refused():
     with pytest.raises(SatlError, match="NaN, the first at row 1, class 2"):
         evaluate_scores([[0.1, np.nan]], [[1, 1]], ["a", "b"])
+
+
+def test_the_rarest_third_of_the_classes_has_a_mean_of_its_own() -> None:
+    generator = np.random.default_rng(3)
+    scores = generator.random((60, 7))
+    shares = (0.5, 0.1, 0.4, 0.2, 0.3, 0.0, 0.6)
+    labels = np.where(generator.random((60, 7)) < shares, 1, -1)
+    result = evaluate_scores(scores, labels, list("abcdefg"))
+    positives = (labels == 1).sum(axis=0)
+    assert positives[5] == 0  # not measurable, so not among the rarest
+    rarest = sorted((count, at) for at, count in enumerate(positives) if count)[: 6 // 3]
+    plain = [row.average_precision for row in result.per_class]
+    assert result.mAP_rare == pytest.approx(np.mean([plain[at] for _, at in rarest]))
+    assert result.summary()["mAP_rare"] == result.mAP_rare
+    nothing = evaluate_scores(scores, np.zeros((60, 7)), list("abcdefg"), encoding="signed")
+    assert np.isnan(nothing.mAP_rare)
+    assert nothing.summary()["mAP_rare"] is None

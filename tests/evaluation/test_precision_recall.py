@@ -25,7 +25,7 @@ def cases(draw):
 @given(cases())
 def test_equals_the_reference(case):
     scores, labels, thresholds, top = case
-    got = count_metrics(scores, labels, thresholds=thresholds, top=top).summary()
+    got = count_metrics(scores, labels, thresholds=thresholds, top=top, encoding="signed").summary()
     expected = reference.count_metrics(scores, labels, thresholds, top)
     assert got == pytest.approx(expected, rel=1e-12, nan_ok=True)
 
@@ -68,7 +68,7 @@ def test_class_without_known_positives_is_left_out_of_the_means_but_lowers_op():
 
 @pytest.mark.parametrize("labels", [[[0, 0]], [[-1, -1]]])
 def test_nothing_measurable(labels):
-    assert np.isnan(list(count_metrics([[0.9, 0.1]], labels).summary().values())).all()
+    assert np.isnan(list(count_metrics([[0.9, 0.1]], labels, encoding="signed").summary().values())).all()
 
 
 def test_unknown_cells_do_not_count():
@@ -81,8 +81,8 @@ def test_top_is_chosen_among_all_classes_known_or_not():
     scores = np.array([[0.9, 0.8, 0.7, 0.6]])
     assert decide(scores, top=3).tolist() == [[True, True, True, False]]
     # classes 0 to 2 are unknown: the fourth is still not among the top three
-    assert count_metrics(scores, [[0, 0, 0, 1]], top=3).OR == 0.0
-    assert count_metrics(scores, [[0, 0, 0, 1]]).OR == 1.0
+    assert count_metrics(scores, [[0, 0, 0, 1]], top=3, encoding="signed").OR == 0.0
+    assert count_metrics(scores, [[0, 0, 0, 1]], encoding="signed").OR == 1.0
 
 
 def test_top_must_also_reach_the_threshold_and_ties_go_to_the_first_class():

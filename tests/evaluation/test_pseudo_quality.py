@@ -26,7 +26,7 @@ def random_case(seed, n=40, c=4):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 20), st.integers(1, 5))
 def test_equals_the_reference(seed, n, c):
     pseudo, labels, truth = random_case(seed, n, c)
-    quality = pseudo_label_quality(pseudo, labels, truth)
+    quality = pseudo_label_quality(pseudo, labels, truth, encoding="signed")
     expected = reference.pseudo_label_counts(pseudo.tolist(), labels.tolist(), truth.tolist())
     assert [quality.tp.tolist(), quality.fp.tolist(), quality.fn.tolist()] == list(expected)
 
@@ -113,6 +113,6 @@ def test_table_refuses_no_generator_and_the_reserved_name():
 
 def test_shapes_must_agree():
     with pytest.raises(SatlError, match="shape of truth is"):
-        pseudo_label_quality([[True]], [[0]], [[1, 1]])
+        pseudo_label_quality([[True]], [[0]], [[1, 1]], encoding="signed")
     with pytest.raises(SatlError, match="images, classes"):
         pseudo_label_quality([True], [0], [1])

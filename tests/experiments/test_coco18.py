@@ -19,7 +19,11 @@ PAPER = {
 
 
 @pytest.mark.parametrize(
-    ("name", "grid_runs"), [("main", 255), ("all_known", 5), ("tuning", 222), ("others", 162), ("sweeps", 84)]
+    ("name", "grid_runs"),
+    [
+        *(("main", 255), ("all_known", 5), ("tuning", 222), ("others", 162), ("sweeps", 84)),
+        *(("tuning_baselines", 215), ("controls", 230), ("rules", 470), ("drl", 100), ("tuning_plus", 96)),
+    ],
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
@@ -30,7 +34,8 @@ def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
         assert config.model.backbone == "resnet50"
         assert config.training.epochs == 15 or name == "tuning"
         assert config.training.checkpoint_epochs >= config.training.epochs
-        assert config.data.use_test == (name != "tuning")
+        assert config.data.use_test == (not name.startswith("tuning"))
+        assert config.data.validation_labels == ("known" if name.startswith("tuning_") else "complete")
     assert grid.models == "none"  # hundreds of ResNet-50 would fill a disk
     assert f"| {grid_runs} |" in (FOLDER / "README.md").read_text()
 

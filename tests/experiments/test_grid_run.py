@@ -120,12 +120,12 @@ def end_removal_with(error, patch):
     remove = shutil.rmtree
 
     def half(path, **options):
-        if not path.name.endswith(".removed"):
+        if not path.name.endswith(".removed") or ".previous" in path.name:
             return remove(path, **options)
         next(path.iterdir()).unlink()
         raise error
 
-    patch.setattr("satl.runs.run_folder.shutil.rmtree", half)
+    patch.setattr("satl.runs.checkpoint_folders.shutil.rmtree", half)
 
 
 @pytest.mark.parametrize("keep", ["best", "none"])

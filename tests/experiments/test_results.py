@@ -29,7 +29,7 @@ def gathered(tmp_path):
     result = {
         "facts": FACTS,
         "split": "test",
-        "models": {"last": {**MEASURED, "epoch": 3, "mAP": 0.45}, "best": MEASURED},
+        "models": {"last": {**MEASURED, "epoch": 3, "mAP": 0.45, "mAP_rare": 0.25}, "best": MEASURED},
         "pseudo_labels": None,
         "train_seconds": 2.5,
         "jobs": 1,
@@ -38,7 +38,10 @@ def gathered(tmp_path):
     }
     write_json(folder.run_path(ignore) / RESULT, result)
     quality = {"macro_precision": None, "macro_recall": 0.25, "micro_precision": 0.75, "micro_recall": 0.5}
-    write_json(folder.run_path(rate) / RESULT, {**result, "pseudo_labels": {"emitted": 3, **quality}})
+    write_json(
+        folder.run_path(rate) / RESULT,
+        {**result, "pseudo_labels": {"emitted": 3, "classes_with_precision": 2, **quality}},
+    )
     write_json(folder.run_path(schedule) / RESULT, result)
     folder.write_failure(sst, "no memory", "", FACTS)
     results = gather_results(folder, grid)
@@ -155,3 +158,27 @@ def test_what_is_no_results_table_is_refused_in_a_sentence(tmp_path, content, wo
         (tmp_path / "results.csv").write_text(content)
     with pytest.raises(RunError, match=f"results.csv: {words}"):
         read_results(tmp_path)
+
+
+def test_results_of_earlier_versions_lack_what_is_measured_since(gathered, tmp_path):
+    folder, _ = gathered
+    with folder.csv.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {"mAP_rare", "pseudo_classes"} <= set(rows[0])
+    old = tmp_path / "old.csv"
+    names = [name for name in rows[0] if name not in ("mAP_rare", "pseudo_classes")]
+    with old.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, names, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    again = read_results(old)
+    assert again.columns == read_results(folder.path).columns
+    assert not again.by_seed("mAP_rare", "ignore", 0.3, model="last")
+    assert again.by_seed("mAP", "ignore", 0.3) == read_results(folder.path).by_seed("mAP", "ignore", 0.3)
+
+
+def test_rare_classes_and_classes_with_pseudo_labels_are_columns(gathered):
+    _, results = gathered
+    assert results.by_seed("mAP_rare", "ignore", 0.3, model="last") == {0: 25.0}
+    assert results.by_seed("mAP_rare", "ignore", 0.3, model="best") == {}  # a result of an earlier version
+    assert results.by_seed("pseudo_classes", "sst+sate", 0.3, "rate=0.1") == {0: 2}

@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "scenes"
 
 
 @pytest.mark.parametrize(
-    ("name", "grid_runs"), [("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5)]
+    ("name", "grid_runs"), [("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5), ("many", 50)]
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)

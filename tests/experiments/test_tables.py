@@ -9,14 +9,23 @@ from scipy import stats
 
 from experiments.grids import grid_of, results_of, row
 from satl.experiments.paper_numbers import ABLATION
+from satl.experiments.tables.both_epochs import both_epochs
 from satl.experiments.tables.difference_tables import (
+    Change,
     changes_table,
     differences_table,
     paired_table,
     sweep_table,
 )
 from satl.experiments.tables.number_text import DASH, MINUS, TIMES
-from satl.experiments.tables.recognition_tables import ablation_table, f1_table, map_table, variants_table
+from satl.experiments.tables.recognition_tables import (
+    ablation_table,
+    f1_table,
+    map_table,
+    rare_table,
+    stability_table,
+    variants_table,
+)
 from satl.experiments.tables.table_source import make_source
 from satl.experiments.tables.training_tables import pseudo_overview_table, pseudo_table, time_table
 from satl.methods import METHODS
@@ -29,6 +38,11 @@ MAP = {
     ("sst+satl", 0.1): (63.0, 64.5, 66.0),
     ("sst+satl", 0.2): (73.0, 73.5, 74.0),
 }
+
+ONLY_SST = (
+    "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds, best validated epoch; 66.5 with "
+    "the last one)."
+)
 
 
 def source_of(
@@ -69,7 +83,10 @@ def test_table_1_has_mean_deviation_and_average():
     assert shown(table, 0, "SST+SATL")["10 %"] == "64.5 ± 1.5"
     best = [entry.best for entry in table.blocks[0].rows[1].entries]
     assert best == [False, True, True, False, False, False, True]
-    assert "3 seeds (0, 1, 2)" in table.notes[0]
+    assert table.notes[:2] == (
+        "The model of the epoch with the best validation mAP.",
+        "In per cent; mean ± standard deviation over 3 seeds (0, 1, 2).",
+    )
 
 
 def test_what_is_missing_is_a_dash_and_fewer_runs_are_said():
@@ -79,7 +96,7 @@ def test_what_is_missing_is_a_dash_and_fewer_runs_are_said():
     assert "0.0" not in values.values()
     one = map_table(source_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
     assert shown(one, 0, "SST")["10 %"] == "60.0"
-    assert "one seed (0), so no spread" in one.notes[0]
+    assert "one seed (0), so no spread" in one.notes[1]
 
 
 def test_a_mean_over_fewer_seeds_is_not_the_best():
@@ -94,13 +111,13 @@ def test_a_mean_over_fewer_seeds_is_not_the_best():
 
 def test_figures_of_validation_images_say_so():
     source = source_of()
-    assert "measured on" not in map_table(source).notes[0]
+    assert not any("validation images" in note for note in map_table(source).notes)
     for one in source.results.rows:
         one["split"] = "val"
-    tables = [table for table, _ in make_tables(source) if table.key.startswith("table-")]
-    assert len(tables) >= 3
+    tables = [table for table in make_tables(source) if table.key not in ("time", "pseudo-labels")]
+    assert len(tables) >= 5
     for table in tables:
-        assert any("measured on the validation images" in note for note in table.notes), table.key
+        assert any("Measured on the validation images" in note for note in table.notes), table.key
 
 
 def test_variants_with_seeds_of_their_own_say_so():
@@ -112,20 +129,77 @@ def test_variants_with_seeds_of_their_own_say_so():
         "methods": ["sst"],
         "proportions": [0.1],
     }
-    assert "2 seeds (0, 1)" in variants_table(source_of(*rows, variants=[wide])).notes[0]
+    assert "2 seeds (0, 1)" in variants_table(source_of(*rows, variants=[wide])).notes[1]
     other = {"name": "thin", "set": ["model.pool=3"]}
-    assert "the seeds of each variant" in variants_table(source_of(*rows, variants=[wide, other])).notes[0]
+    assert "the seeds of each variant" in variants_table(source_of(*rows, variants=[wide, other])).notes[1]
 
 
-def test_the_other_model_has_its_own_table():
-    source = source_of()
+def of_last_epoch(source, change):
     for one in source.results.rows:
-        if one["model"] == "last":
-            one["mAP"] -= 10
-    table = map_table(source.of_model("last"))
-    assert table.key == "table-1-map-last"
-    assert shown(table, 0, "SST")["10 %"] == "52.0 ± 2.0"
-    assert table.notes[0].startswith("The model of the last epoch")
+        if one["model"] == "last" and one["mAP"] is not None:
+            one["mAP"] += change(one)
+    return source
+
+
+def test_both_models_stand_side_by_side_and_the_paper_once():
+    source = of_last_epoch(source_of(), lambda one: -10 - (one["method"] == "sst+satl") * 5)
+    alone = map_table(source.of_model("last"))
+    assert shown(alone, 0, "SST")["10 %"] == "52.0 ± 2.0"
+    assert alone.notes[0] == "The model of the last epoch."
+    table = both_epochs(map_table, source)
+    ours, coco, _ = table.blocks
+    assert [(one.label, *(entry.text for entry in one.entries[:1])) for one in ours.rows] == [
+        ("SST", "last"),
+        ("SST", "best"),
+        ("SST+SATL", "last"),
+        ("SST+SATL", "best"),
+    ]
+    assert [one.entries[2].text for one in ours.rows] == [
+        "52.0 ± 2.0",
+        "62.0 ± 2.0",
+        "49.5 ± 1.5",
+        "64.5 ± 1.5",
+    ]
+    # The best of each model is bold, not the best of both.
+    assert [one.entries[2].best for one in ours.rows] == [True, False, False, True]
+    assert [one.label for one in coco.rows] == [one.label for one in alone.blocks[1].rows]
+    assert {one.entries[0].text for one in coco.rows} == {""}
+    assert not any(note.startswith("The model of") for note in table.notes)
+    assert table.key == "table-1-map"
+
+
+def test_models_with_the_same_figures_have_one_row():
+    table = both_epochs(map_table, source_of(without={("sst", p, s) for p in (0.1, 0.2) for s in SEEDS}))
+    assert [(one.label, one.entries[0].text) for one in table.blocks[0].rows] == [
+        ("SST", ""),
+        ("SST+SATL", "both"),
+    ]
+    assert both_epochs(paired_table, source_of(methods=("sst",))) is None
+
+
+def test_what_is_of_the_whole_run_or_of_the_paper_is_printed_once():
+    source = of_last_epoch(source_of(), lambda one: one["seed"])
+    for one in source.results.rows:
+        one |= {"OF1": one["mAP"], "CF1": one["mAP"]}
+        one |= {"pseudo_precision_micro": 90.0, "pseudo_recall_micro": 30.0}
+    last, best, *_ = both_epochs(f1_table, source).blocks[0].rows
+    assert (last.label, last.entries[3].text, best.entries[3].text) == ("SST", "72.9", "")
+    changes = [Change("SST+SATL", ("sst+satl", ""), ("sst", ""))]
+    table = both_epochs(lambda one: changes_table(one, changes, (0.1,)), source)
+    place = [column.label for column in table.columns].index("all cells")
+    assert [one.entries[place].text for one in table.blocks[0].rows] == ["90.0 / 30.0", ""]
+
+
+def test_the_rarest_classes_and_the_spread_over_seeds_have_tables():
+    assert rare_table(source_of()) is None
+    source = source_of(without={("sst", 0.2, 1), ("sst", 0.2, 2)})
+    for one in source.results.rows:
+        one["mAP_rare"] = one["mAP"] / 2
+    assert shown(rare_table(source), 0, "SST")["10 %"] == "31.0 ± 1.0"
+    spread = stability_table(source)
+    assert shown(spread, 0, "SST") == {"10 %": "2.0 (4.0)", "20 %": DASH, "mean deviation": DASH}
+    assert shown(spread, 0, "SST+SATL")["mean deviation"] == "1.0"  # of 1.5 and 0.5
+    assert stability_table(source_of(seeds=(0,))) is None
 
 
 def test_the_papers_numbers_stand_beside_under_their_own_name():
@@ -176,6 +250,7 @@ def test_table_3_equals_scipy_and_pairs_by_proportion_and_seed():
     # One pair a seed: means over the proportions that both have.
     means = [((63.0 + 73.0) / 2, (60.0 + 70.0) / 2), (64.5, 62.0), ((66.0 + 74.0) / 2, (64.0 + 71.0) / 2)]
     assert values[ours, "p (seeds)"] == f"{stats.ttest_rel(*zip(*means, strict=True)).pvalue:.4f}"
+    assert values[ours, "p (seeds, Holm)"] == values[ours, "p (seeds)"]
     assert (values[theirs, "t"], values[theirs, "p"]) == ("4.8824", "0.0019")
 
 
@@ -275,9 +350,9 @@ def test_a_sweep_has_map_and_pseudo_label_quality_by_value():
         (group, "recall"): "5.0 ± 7.1",
     }
     assert set(shown(table, 0, "0.3").values()) == {DASH}
-    assert "2 seeds (0, 1)" in table.notes[0]
+    assert "2 seeds (0, 1)" in table.notes[1]
     assert any("0.3 was chosen at 20 %" in note for note in table.notes)
-    keys = [one.key for one, _ in make_tables(source_of(sweeps=[sweep, {**sweep, "values": [0.5]}]))]
+    keys = [one.key for one in make_tables(source_of(sweeps=[sweep, {**sweep, "values": [0.5]}]))]
     assert ("sweep-rate" in keys, "sweep-rate-2" in keys) == (True, True)
 
 
@@ -328,18 +403,21 @@ def test_a_variant_is_compared_with_the_plain_runs():
 
 def test_the_lead_says_who_is_best():
     assert lead_sentence(source_of()) == (
-        "SST+SATL has the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds), 2.5 above SST."
+        "SST+SATL has the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds, best validated "
+        "epoch), 2.5 above SST. So it is with the last epoch: 69.0."
     )
+    worse = of_last_epoch(source_of(), lambda one: -4 * (one["method"] == "sst+satl"))
+    assert lead_sentence(worse).endswith("2.5 above SST. With the last epoch it is SST: 66.5.")
     few = lead_sentence(source_of(seeds=(0,), without={(m, p, s) for m, p in MAP for s in (1, 2)}))
     assert few.endswith("Too few seeds to tell a difference from chance.")
     alone = lead_sentence(source_of(methods=("sst",)))
-    assert alone == "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds)."
+    assert alone == ONLY_SST
     assert "nothing to compare" in lead_sentence(source_of(methods=("hst",)))
 
 
 def test_the_lead_compares_only_methods_that_have_every_seed():
     text = lead_sentence(source_of(without={("sst+satl", 0.1, 0)}))
-    assert text == "SST reaches a mAP on average over 2 proportions of known labels of 66.5 (3 seeds)."
+    assert text == ONLY_SST
     nobody = lead_sentence(source_of(without={("sst+satl", 0.1, 0), ("sst", 0.2, 1)}))
     assert "nothing to compare" in nobody
 
@@ -351,9 +429,9 @@ def test_the_lead_names_all_that_are_level():
         for seed in range(3)
     ]
     text = lead_sentence(source_of(*rows, methods=("sst", "hst", "sst+satl")))
-    assert (
-        text
-        == "HST and SST+SATL have the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds)."
+    assert text == (
+        "HST and SST+SATL have the highest mAP on average over 2 proportions of known labels: 69.0 (3 seeds, best "
+        "validated epoch). So it is with the last epoch: 69.0."
     )
 
 
@@ -380,10 +458,10 @@ def test_what_differs_from_the_paper_is_said(dataset, facts, parts):
 
 def test_tables_of_nothing_are_full_of_dashes():
     grid = grid_of(dataset="scenes", methods=["sst", "sst+satl"])
-    tables = [table for pair in make_tables(make_source(grid, results_of())) for table in pair if table]
+    tables = make_tables(make_source(grid, results_of()))
     assert {table.key for table in tables} >= {"table-1-map", "table-2-f1", "table-3-paired", "time"}
-    texts = {e.text for t in tables for b in t.blocks if not b.foreign for r in b.rows for e in r.entries[:1]}
-    assert texts == {DASH, "0"}
+    texts = {e.text for t in tables for b in t.blocks if not b.foreign for r in b.rows for e in r.entries[:2]}
+    assert texts == {"", "both", DASH, "0"}
 
 
 def test_the_methods_of_the_paper_extend_what_the_methods_say():
@@ -397,37 +475,54 @@ def test_differences_at_each_proportion_are_paired_by_seed():
     test = stats.ttest_rel(MAP["sst+satl", 0.1], MAP["sst", 0.1])
     low, high = test.confidence_interval(0.95)
     values = shown(table, 0, f"SST+SATL {MINUS} SST")
-    assert values == {"10 %": f"2.5 [{low:.1f}, {high:.1f}], {test.pvalue:.4f}", "20 %": DASH}
+    # One test in the table, so that the correction changes nothing.
+    p_values = f"{test.pvalue:.4f} ({test.pvalue:.4f})"
+    assert values == {"10 %": f"2.5 [{low:.1f}, {high:.1f}], {p_values}", "20 %": "3.0, one seed"}
     assert differences_table(source_of(methods=("sst",))) is None
+
+
+def test_differences_are_corrected_over_all_tests_of_a_model():
+    table = differences_table(source_of())
+    tests = [stats.ttest_rel(MAP["sst+satl", p], MAP["sst", p]) for p in (0.1, 0.2)]
+    assert tests[0].pvalue < tests[1].pvalue
+    corrected = [2 * tests[0].pvalue, max(2 * tests[0].pvalue, tests[1].pvalue)]
+    values = shown(table, 0, f"SST+SATL {MINUS} SST")
+    for one, test, p in zip(("10 %", "20 %"), tests, corrected, strict=True):
+        assert values[one].endswith(f"], {test.pvalue:.4f} ({p:.4f})")
+    assert any("Holm's correction over all tests of one model" in note for note in table.notes)
 
 
 def test_changes_have_their_difference_from_the_plain_runs_and_their_pseudo_labels():
     variant = {"name": "hot", "set": ["training.lr=0.1"], "methods": ["sst"], "proportions": [0.1]}
     quality = {"pseudo_precision_micro": 90.0, "pseudo_recall_micro": 30.0}
+    quality |= {"pseudo_precision": 70.0, "pseudo_recall": 20.0}
     rows = [row("sst", 0.1, seed, value, variant="hot", **quality) for seed, value in ((0, 61.0), (1, 64.0))]
     table = changes_table(source_of(*rows, variants=[variant]))
     assert [one.label for one in table.blocks[0].rows] == ["SST", "SST, hot"]
     plain, hot = (shown(table, 0, label) for label in ("SST", "SST, hot"))
-    difference = "difference [95 % interval], p"
+    difference = "difference [95 % interval], p (Holm)"
     assert (plain["10 %", "mAP"], plain["10 %", difference]) == ("62.0 ± 2.0", "")
     assert hot["10 %", "mAP"] == "62.5 ± 2.1 (n = 2)"
     test = stats.ttest_rel([61.0, 64.0], [60.0, 62.0])
     low, high = (f"{value:.1f}".replace("-", MINUS) for value in test.confidence_interval(0.95))
-    assert hot["10 %", difference] == f"1.5 [{low}, {high}], {test.pvalue:.4f} (n = 2)"
-    assert hot["10 %", "precision / recall"] == "90.0 (n = 2) / 30.0 (n = 2)"
+    assert hot["10 %", difference] == f"1.5 [{low}, {high}], {test.pvalue:.4f} ({test.pvalue:.4f}), n = 2"
+    assert hot["10 %", "all cells"] == "90.0 (n = 2) / 30.0 (n = 2)"
+    assert hot["10 %", "class mean"] == "70.0 (n = 2) / 20.0 (n = 2)"
     assert {hot[key] for key in hot if key[0] == "20 %"} == {DASH}
     assert changes_table(source_of()) is None
 
 
-def test_the_overview_of_pseudo_labels_has_both_in_one_column():
+def test_the_overview_of_pseudo_labels_has_all_cells_and_class_means():
     source = source_of()
     for one in source.results.rows:
         if one["method"] == "sst+satl":
-            one |= {"pseudo_precision": 1.0, "pseudo_precision_micro": 80.0 + one["seed"]}
-            one["pseudo_recall_micro"] = 20.0
+            one |= {"pseudo_precision": 50.0, "pseudo_precision_micro": 80.0 + one["seed"]}
+            one |= {"pseudo_recall": 10.0, "pseudo_recall_micro": 20.0}
     table = pseudo_overview_table(source)
-    assert [one.label for one in table.blocks[0].rows] == ["SST+SATL"]
-    assert shown(table, 0, "SST+SATL")["10 %"] == "81.0 / 20.0"
+    assert [[one.label, *(entry.text for entry in one.entries[:2])] for one in table.blocks[0].rows] == [
+        ["SST+SATL", "all cells", "81.0 / 20.0"],
+        ["SST+SATL", "class mean", "50.0 / 10.0"],
+    ]
 
 
 def test_without_the_paper_only_our_own_numbers_are_shown():

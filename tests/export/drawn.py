@@ -45,7 +45,11 @@ def sources(draw: st.DrawFn) -> Source:
     cells = draw(st.lists(row, min_size=shape[0], max_size=shape[0]))
     split = draw(st.none() | st.lists(text, min_size=shape[0], max_size=shape[0]))
     table = LabelTable(
-        tuple(images), tuple(classes), np.array(cells), None if split is None else np.array(split)
+        tuple(images),
+        tuple(classes),
+        np.array(cells),
+        None if split is None else np.array(split),
+        encoding="signed",
     )
     entry = st.tuples(
         st.integers(0, shape[0] - 1),

@@ -63,7 +63,7 @@ def test_not_in_a_name_is_part_of_it_unless_it_negates_a_class(tmp_path: Path) -
     assert (back.table, back.suggestions) == (table, source.suggestions)
     # 'maybe cat' would be read as a suggestion, even if there is none.
     for other in ("not cat", "maybe cat", "maybe not cat"):
-        clash = LabelTable(("a.jpg",), ("cat", other), np.array([[1, 1]]))
+        clash = LabelTable(("a.jpg",), ("cat", other), np.array([[1, 1]]), encoding="signed")
         with pytest.raises(TableError, match="class 'cat' and another one differ by 'not' or 'maybe'"):
             export(Source(clash), "cvat", tmp_path / "b.xml")
 
@@ -73,9 +73,9 @@ def test_names_that_cvat_would_cut_off_are_refused(tmp_path: Path) -> None:
         (60, Source),
         (54, lambda table: Source(table, Suggestions.of([(0, 0, -1, 0.1, 1)]))),
     ):
-        fits = LabelTable(("a.jpg",), ("x" * length,), np.array([[0]]))
+        fits = LabelTable(("a.jpg",), ("x" * length,), np.array([[0]]), encoding="signed")
         export(source(fits), "cvat", tmp_path / f"{length}.xml")
-        longer = LabelTable(("a.jpg",), ("x" * (length + 1),), np.array([[0]]))
+        longer = LabelTable(("a.jpg",), ("x" * (length + 1),), np.array([[0]]), encoding="signed")
         with pytest.raises(TableError, match="has 65 characters, and CVAT cuts names off after 64"):
             export(source(longer), "cvat", tmp_path / "no.xml")
 

@@ -50,7 +50,7 @@ def test_what_fiftyone_itself_writes(tmp_path: Path) -> None:
 
 
 def test_images_that_differ_by_extension_only_are_refused(tmp_path: Path) -> None:
-    table = LabelTable(("a.jpg", "a.png"), ("x",), np.array([[1], [1]]))
+    table = LabelTable(("a.jpg", "a.png"), ("x",), np.array([[1], [1]]), encoding="signed")
     with pytest.raises(TableError, match=r"images 'a\.jpg' and 'a\.png' differ only by extension"):
         export(Source(table), "fiftyone", tmp_path / "l.json")
 

@@ -23,7 +23,7 @@ TABLE = LabelTable(
 def decisions(folder: Path, cells: object, images: tuple[str, ...] = TABLE.images) -> Path:
     """A long table of decisions, as any tool or script may write it."""
     file = folder / "decided.csv"
-    write_table(LabelTable(images, TABLE.classes, np.array(cells)), file, format="long")
+    write_table(LabelTable(images, TABLE.classes, np.array(cells), encoding="signed"), file, format="long")
     return file
 
 
@@ -104,7 +104,10 @@ def test_images_are_known_by_their_name_without_extension(tmp_path: Path) -> Non
 
 def test_a_number_behind_a_dot_belongs_to_the_name(tmp_path: Path) -> None:
     images = ("scan", "scan.1", "other")
-    write_table(LabelTable(images, TABLE.classes, np.zeros((3, 2), dtype=np.int8)), tmp_path / "t.csv")
+    write_table(
+        LabelTable(images, TABLE.classes, np.zeros((3, 2), dtype=np.int8), encoding="signed"),
+        tmp_path / "t.csv",
+    )
     file = decisions(tmp_path, [[1, 0], [0, 1]], ("scan.1", "other.7"))
     report = import_file(file, "long", tmp_path / "new.csv", onto=tmp_path / "t.csv", encoding="blank")
     assert (report.present, report.first_elsewhere) == (1, ("other.7", "dog"))
@@ -145,7 +148,7 @@ def test_boxes_left_alone_are_absent_only_if_somebody_looked_and_the_user_says_s
 
 def test_the_truth_beside_the_table_is_not_overwritten_without_being_told(tmp_path: Path) -> None:
     onto, truth = tmp_path / "t.npz", tmp_path / "n.truth.csv"
-    write_table(TABLE.with_truth(TABLE.cells), onto)
+    write_table(TABLE.with_truth(TABLE.cells, encoding="signed"), onto)
     file = decisions(tmp_path, TABLE.cells)
     truth.write_text("precious")
     with pytest.raises(TableError, match=r"n\.truth\.csv: exists already; .*force=True"):
@@ -169,7 +172,7 @@ def test_wrong_uses(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unticked='absnet': .*did you mean 'absent'"):
         import_file(file, "long", tmp_path / "n.csv", unticked="absnet")
     with pytest.raises(TableError, match="satl writes"):
-        import_file(file, "long", tmp_path / "n.xlsx")
+        import_file(file, "long", tmp_path / "n.ods")
     file = decisions(tmp_path, np.zeros((3, 2)))
     with pytest.raises(TableError, match=r"decided\.csv: holds no decision of a person"):
         import_file(file, "long", tmp_path / "n.csv")

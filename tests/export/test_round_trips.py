@@ -69,7 +69,7 @@ def test_round_trip(format: str, name: str, source: Source) -> None:
 
 @pytest.mark.parametrize(("format", "name"), CASES)
 def test_suggestions_never_become_known(format: str, name: str, tmp_path: Path) -> None:
-    table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[0, 0], [1, 0]]))
+    table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[0, 0], [1, 0]]), encoding="signed")
     proposed = Suggestions.of(
         [(0, 0, 1, 0.99, 0), (0, 1, -1, 0.01, 0), (1, 0, -1, 0.2, 1), (1, 1, 1, 0.6, 1)]
     )

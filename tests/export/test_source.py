@@ -58,7 +58,9 @@ def test_images_are_given_one_by_one(completed: Completed) -> None:
 
 
 def test_a_table_has_known_cells_only_and_its_truth_stays_hidden(tmp_path: Path) -> None:
-    table = LabelTable(("a", "b"), ("x",), np.array([[1], [0]]), truth=np.array([[1], [1]]))
+    table = LabelTable(
+        ("a", "b"), ("x",), np.array([[1], [0]]), truth=np.array([[1], [1]]), encoding="signed"
+    )
     write_table(table, tmp_path / "t.npz")
     source = read_source(tmp_path / "t.npz")
     assert source.suggestions is None
@@ -73,7 +75,7 @@ def test_decisions_of_a_review_leave_their_suggestions_out(completed: Completed,
     cells = np.array(before.table.cells)
     cells[row, column] = -1
     # Another order of rows and columns, as a table that somebody sorted.
-    decided = before.table.with_cells(cells)
+    decided = before.table.with_cells(cells, encoding="signed")
     order = list(range(decided.num_images))[::-1]
     shuffled = LabelTable(
         tuple(decided.images[i] for i in order), decided.classes[::-1], decided.cells[order][:, ::-1]
@@ -87,7 +89,7 @@ def test_decisions_of_a_review_leave_their_suggestions_out(completed: Completed,
     assert (before.table.images[error[0]], before.table.classes[error[1]]) in {r[:2] for r in found(source)}
     # Corrected, it says what was proposed.
     cells[error[0], error[1]] = error[2]
-    write_table(before.table.with_cells(cells), tmp_path / "corrected.csv")
+    write_table(before.table.with_cells(cells, encoding="signed"), tmp_path / "corrected.csv")
     source = read_source(completed.out, labels=tmp_path / "corrected.csv")
     assert len(found(source)) == len(found(before)) - 2
     write_table(shuffled.select(range(3)), tmp_path / "less.csv")
@@ -118,7 +120,9 @@ def test_image_files_are_found_and_get_their_extension(tmp_path: Path) -> None:
     (tmp_path / "images" / "sub").mkdir(parents=True)
     Image.new("RGB", (5, 4)).save(tmp_path / "images" / "sub" / "b.c.jpg")
     Image.new("RGB", (5, 4)).save(tmp_path / "images" / "a.png")
-    write_table(LabelTable(("sub/b.c", "a.png"), ("x",), np.array([[1], [0]])), tmp_path / "t.csv")
+    write_table(
+        LabelTable(("sub/b.c", "a.png"), ("x",), np.array([[1], [0]]), encoding="signed"), tmp_path / "t.csv"
+    )
     source = read_source(tmp_path / "t.csv", images=tmp_path / "images")
     assert source.files == ("sub/b.c.jpg", "a.png")
     (tmp_path / "images" / "a.png").unlink()

@@ -29,7 +29,7 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
 def test_force_removes_what_no_longer_belongs_to_the_export(tmp_path: Path) -> None:
     export(Source(TABLE, PROPOSED), "fiftyone", tmp_path / "l.json")
     assert len(list(tmp_path.iterdir())) == 4
-    only_present = TABLE.with_cells(np.abs(TABLE.cells))
+    only_present = TABLE.with_cells(np.abs(TABLE.cells), encoding="signed")
     assert export(Source(only_present), "fiftyone", tmp_path / "l.json", force=True) == (tmp_path / "l.json",)
     assert [file.name for file in tmp_path.iterdir()] == ["l.json"]
     back = read_export(tmp_path / "l.json", "fiftyone")
@@ -85,7 +85,7 @@ def test_reading_what_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("format", "name"), [("cvat", "x.xml"), ("label-studio", "x.json")])
 def test_names_that_xml_cannot_hold_are_refused(format: str, name: str, tmp_path: Path) -> None:
-    table = LabelTable(("a.jpg",), ("cat\ufffe",), np.array([[1]]))
+    table = LabelTable(("a.jpg",), ("cat\ufffe",), np.array([[1]]), encoding="signed")
     with pytest.raises(
         TableError, match=r"x\.\w+: the class 'cat\\ufffe' has a character that XML cannot hold"
     ):

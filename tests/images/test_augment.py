@@ -175,13 +175,28 @@ def test_eval_of_equal_size_only_normalises(size: int) -> None:
     torch.testing.assert_close(ours.double(), expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
 @pytest.mark.parametrize("output_size", [28, 70, 150])
-def test_eval_equals_pillow(output_size: int) -> None:
+def test_eval_equals_pillow(output_size: int, interpolation: Any) -> None:
     images = noise(3, 50)
-    ours = grey(EvalTransform(output_size)(images)).permute(0, 2, 3, 1).numpy()
+    transform = EvalTransform(output_size, interpolation=interpolation)
+    ours = grey(transform(images)).permute(0, 2, 3, 1).numpy()
+    kernel = Image.Resampling[interpolation.upper()]
     for b, image in enumerate(channels_last(images)):
-        resized = Image.fromarray(image).resize((output_size, output_size), Image.Resampling.BICUBIC)
+        resized = Image.fromarray(image).resize((output_size, output_size), kernel)
         assert np.abs(ours[b] - np.asarray(resized)).max() < GREY_LEVELS
+
+
+@pytest.mark.parametrize("sizes", [SMALL, LARGE])
+def test_training_crops_are_resized_as_asked(sizes: tuple[int, int]) -> None:
+    images = noise(6, sizes[0])
+    augment = TrainAugment(*sizes, interpolation="bilinear", flip=False)
+    crops, _ = augment.draw(6, generator(3))
+    ours = augment.crop(images, crops).permute(0, 2, 3, 1).numpy()
+    for b, (top, left, length) in enumerate(boxes(crops, augment.crop_sizes)):
+        cut = Image.fromarray(channels_last(images)[b]).crop((left, top, left + length, top + length))
+        resized = cut.resize((sizes[1], sizes[1]), Image.Resampling.BILINEAR)
+        assert np.abs(ours[b] - np.asarray(resized)).max() <= 2  # bytes are rounded twice here and there
 
 
 def test_mean_and_std() -> None:

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 import struct
+import subprocess
+import sys
+import tracemalloc
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -251,3 +256,117 @@ def test_errors_survive_pickling(tmp_path: Path) -> None:
 def test_extensions_are_lower_case_with_a_dot() -> None:
     assert all(extension == f".{extension[1:].lower()}" for extension in IMAGE_EXTENSIONS)
     assert {".jpg", ".jpeg", ".png", ".webp"} <= set(IMAGE_EXTENSIONS)
+
+
+def pictures_of_every_mode() -> dict[str, tuple[Image.Image, dict[str, object]]]:
+    random = np.random.default_rng(3)
+    colours = Image.fromarray(random.integers(0, 256, (61, 83, 3), dtype=np.uint8))
+    wide = Image.fromarray(random.integers(0, 65536, (61, 83), dtype=np.uint16))
+    alpha = colours.copy()
+    alpha.putalpha(Image.fromarray(random.integers(0, 256, (61, 83), dtype=np.uint8)))
+    palette = colours.quantize(64)
+    return {
+        "palette.png": (palette, {}),
+        "clear_palette.png": (palette, {"transparency": 3}),
+        "clear.png": (colours, {"transparency": colours.getpixel((5, 5))}),
+        "alpha.png": (alpha, {}),
+        "grey_alpha.png": (alpha.convert("LA"), {}),
+        "bits.png": (colours.convert("1"), {}),
+        "wide.png": (wide, {}),
+        "ink.tiff": (colours.convert("CMYK"), {}),
+    }
+
+
+@pytest.mark.parametrize("name", list(pictures_of_every_mode()))
+@pytest.mark.parametrize("size", [None, 24, 83, 120])
+def test_a_large_image_is_converted_in_parts_to_the_same_bits(
+    name: str, size: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture, options = pictures_of_every_mode()[name]
+    picture.save(tmp_path / name, **options)
+    whole = decode_image(tmp_path / name, size)
+    for pixels in (1, 83, 1000, 83 * 60):
+        monkeypatch.setattr("satl.images.decode._PIXELS_AT_ONCE", pixels)
+        assert np.array_equal(decode_image(tmp_path / name, size), whole)
+
+
+def test_a_large_palette_takes_little_more_memory_than_its_pixels(tmp_path: Path) -> None:
+    file = tmp_path / "bomb.png"
+    picture = Image.new("P", (13_300, 13_300))
+    picture.putpalette([10, 200, 30] * 256)
+    picture.save(file, transparency=0)
+    assert file.stat().st_size < 200_000
+    program = f"""
+import resource, warnings
+warnings.simplefilter("ignore")
+from satl.images.decode import decode_image
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert decode_image({str(file)!r}, 224).tolist() == [[[255, 255, 255]] * 224] * 224
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(finished.stdout) < 400_000  # kB; the pixels are 173,000
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("WEBP", {}),
+        ("JPEG2000", {}),
+        ("PNG", {"save_all": True, "append_images": [Image.new("RGB", (40, 30), 9)]}),
+    ],
+)
+def test_formats_that_take_more_memory_have_fewer_pixels(
+    format: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("RGB", (40, 30)).save(tmp_path / "a", format, **options)
+    assert decode_image(tmp_path / "a", 16).shape == (16, 16, 3)
+    monkeypatch.setattr("satl.images.decode._MOST_MEMORY", 40 * 30 * 9)
+    with pytest.raises(ImageError, match=rf"has 40 x 30 pixels, more than the 0 million of {format}"):
+        decode_image(tmp_path / "a", 16)
+    Image.new("RGB", (40, 30)).save(tmp_path / "b", "PNG")
+    assert decode_image(tmp_path / "b", 16).shape == (16, 16, 3)
+
+
+@pytest.mark.parametrize("side", [8, 3000])
+def test_a_small_image_that_asks_for_much_memory_is_damaged(
+    side: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Image.new("1", (side, side)).save(tmp_path / "a.png")
+
+    def out_of_memory(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", out_of_memory)
+    # Of a large one the machine may have too little memory, and the file is no worse for it.
+    with pytest.raises(ImageError if side == 8 else MemoryError):
+        decode_image(tmp_path / "a.png", 16)
+
+
+def test_a_claimed_length_takes_no_memory(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    Image.new("L", (10, 12)).save(file)
+    data = file.read_bytes()
+    place = data.index(b"IDAT") - 4
+    file.write_bytes(data[:place] + (0x7FFFFFFF).to_bytes(4, "big") + data[place + 4 :])
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(ImageError):
+            decode_image(file, 16)
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_would_take_gigabytes_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Our own limit, also where a program has lifted that of Pillow.
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", None)
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda _: pytest.fail("it was decoded"))
+    Image.new("1", (20_000, 10_000)).save(tmp_path / "wide.png")
+    with pytest.raises(ImageError, match="has 20000 x 10000 pixels, more than the 178 million of PNG"):
+        decode_image(tmp_path / "wide.png", 16)
+    Image.new("1", (2, 500_000)).save(tmp_path / "high.png")
+    with pytest.raises(ImageError, match="has 2 x 500000 pixels, a shape that cannot be resized safely"):
+        decode_image(tmp_path / "high.png", 448)

@@ -42,7 +42,7 @@ def table_of(images: tuple[str, ...] = TABLE) -> LabelTable:
     cells = np.zeros((len(images), 1), dtype=int)
     cells[0], cells[1:2] = 1, -1
     split = np.array(["train", *["test"] * (len(images) - 1)])
-    return LabelTable(images, ("cat",), cells, split)
+    return LabelTable(images, ("cat",), cells, split, encoding="signed")
 
 
 def damage(store: Path, name: str) -> None:
@@ -164,7 +164,7 @@ def test_files(gallery: Path) -> None:
     cells[0], cells[2] = 1, -1
     split = ["train"] * len(NAMES)
     split[2] = "test"
-    table = LabelTable(NAMES, ("cat",), cells, np.array(split))
+    table = LabelTable(NAMES, ("cat",), cells, np.array(split), encoding="signed")
     steps: list[tuple[int, int]] = []
     report = inspect_images(table, gallery, progress=lambda done, total: steps.append((done, total)))
     assert report.checked == len(NAMES)
@@ -203,12 +203,12 @@ def test_files(gallery: Path) -> None:
     ],
 )
 def test_a_hint_on_missing_files(gallery: Path, name: str, hint: str | None) -> None:
-    report = inspect_images(LabelTable((name,), ("cat",), np.array([[1]])), gallery)
+    report = inspect_images(LabelTable((name,), ("cat",), np.array([[1]]), encoding="signed"), gallery)
     assert report.missing == (name,)
     assert (report.hint is None) if hint is None else (hint in str(report.hint))
 
 
 def test_the_folder_must_exist(tmp_path: Path) -> None:
-    table = LabelTable(("a",), ("cat",), np.array([[1]]))
+    table = LabelTable(("a",), ("cat",), np.array([[1]]), encoding="signed")
     with pytest.raises(ImageError, match=r"nowhere': is not a folder; give the folder of the image files"):
         inspect_images(table, tmp_path / "nowhere")

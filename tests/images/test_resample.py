@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,11 +50,17 @@ def test_matrices_equal_the_reference(data: st.DataObject, input_size: int, outp
 
 
 @settings(max_examples=60, deadline=None)
-@given(input_size=st.integers(1, 150), output_size=st.integers(1, 150))
-def test_whole_numbers_resize_bytes_as_torch_does(input_size: int, output_size: int) -> None:
+@given(
+    input_size=st.integers(1, 150),
+    output_size=st.integers(1, 150),
+    interpolation=st.sampled_from(("bicubic", "bilinear")),
+)
+def test_whole_numbers_resize_bytes_as_torch_does(
+    input_size: int, output_size: int, interpolation: Any
+) -> None:
     images = noise(1, input_size)
     images[0, 0] = (images[0, 0] > 127) * 255  # sharp edges leave the range, and are cut off
-    matrix, bits = byte_matrix(input_size, output_size)
+    matrix, bits = byte_matrix(input_size, output_size, interpolation)
     assert torch.equal(matrix, matrix.round())
     assert matrix.abs().max() < 2**15
 
@@ -64,7 +71,7 @@ def test_whole_numbers_resize_bytes_as_torch_does(input_size: int, output_size: 
     theirs = torch.nn.functional.interpolate(
         images.contiguous(memory_format=torch.channels_last),
         (output_size, output_size),
-        mode="bicubic",
+        mode=interpolation,
         antialias=True,
     )
     assert torch.equal(ours, theirs.double())

@@ -195,3 +195,13 @@ def test_public_names_resolve() -> None:
         assert getattr(satl.images, name) is not None
     with pytest.raises(AttributeError, match=r"No satl\.images attribute nothing"):
         satl.images.nothing  # noqa: B018
+
+
+def test_a_link_in_a_loop_does_not_make_the_folder_unreadable(tmp_path: Path) -> None:
+    Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    (tmp_path / "gone.png").symlink_to("nowhere.png")
+    assert FolderImages(tmp_path, ["a"], 4).files == (str(tmp_path / "a.png"),)
+    for name in ("loop.png", "gone.png"):
+        with pytest.raises(ImageError, match=f"{name}' of row 1 is missing"):
+            FolderImages(tmp_path, [name], 4)

@@ -448,8 +448,9 @@ def test_other_errors_of_the_disk_are_not_called_full(
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="Input/output error"):
+    with pytest.raises(ImageError, match=r"cannot be written \(Input/output error\)") as caught:
         pack(folder, tmp_path / "store")
+    assert "full" not in str(caught.value)
 
 
 def test_a_finished_store_is_left_alone(folder: Path, tmp_path: Path) -> None:
@@ -708,3 +709,24 @@ def test_packing_does_not_need_torch(folder: Path, tmp_path: Path) -> None:
         f"check_store({str(tmp_path / 's')!r}); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_limit_of_the_size_of_files_is_told_and_packing_goes_on_without_it(tmp_path: Path) -> None:
+    import resource
+
+    source = ArrayImages(np.random.default_rng(0).integers(0, 256, (6, 64, 64, 3), dtype=np.uint8))
+    ids = [f"{number}.png" for number in range(6)]
+    pack_images(source, ids, tmp_path / "alone", kind="raw")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(
+            ImageError, match=r"cannot be written \(File too large\); lift the limit or choose"
+        ):
+            pack_images(source, ids, tmp_path / "store", kind="raw")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not (tmp_path / "store" / HEADER).exists()
+    pack_images(source, ids, tmp_path / "store", kind="raw")
+    for name in (HEADER, INDEX, PIXELS):
+        assert (tmp_path / "store" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()

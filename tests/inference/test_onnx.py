@@ -154,7 +154,7 @@ def test_thresholds_inside_decide(session: onnxruntime.InferenceSession) -> None
 
 def test_what_was_written(written: OnnxFile, run: Path) -> None:
     assert written.classes == CLASSES
-    assert written.source_size == 96
+    assert (written.input_name, written.input_kind) == ("images", "uint8 (N, 3, 96, 96)")
     assert 0 <= written.difference < 1e-5
     assert written.thresholds.never.tolist() == [False, True, True, *[False] * 4]
     assert written.megabytes == written.path.stat().st_size / 1e6
@@ -232,13 +232,14 @@ def test_the_example_of_the_page_is_satl_predict(written: OnnxFile, run: Path, t
     assert result.stdout.splitlines() == shown
 
 
+@pytest.mark.parametrize("interpolation", ["bicubic", "bilinear"])
 @pytest.mark.parametrize("sizes", [(96, 80), (100, 130), (512, 96), (32, 28), (40, 64)])
-def test_the_resize_is_that_of_the_transform(sizes: tuple[int, int]) -> None:
+def test_the_resize_is_that_of_the_transform(sizes: tuple[int, int], interpolation: Any) -> None:
     source, size = sizes
     images = torch.randint(0, 256, (3, 3, source, source), dtype=torch.uint8)
     images[0] = (images[0] > 127) * 255  # sharp edges: values beyond the range are cut off
-    plain = EvalTransform(size, mean=(0, 0, 0), std=(1 / 255,) * 3)
-    ours, expected = Resize(source, size)(images.float()), plain(images)
+    plain = EvalTransform(size, mean=(0, 0, 0), std=(1 / 255,) * 3, interpolation=interpolation)
+    ours, expected = Resize(source, size, interpolation)(images.float()), plain(images)
     assert ours.dtype == torch.float32
     if source * size > 6400:
         torch.testing.assert_close(ours, expected.round(), rtol=0, atol=0)

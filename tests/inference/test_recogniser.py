@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from harness.two_processes import run_in_two_processes
 from inference import own_images_worker
-from satl.errors import ArrayError, ImageError
+from satl.errors import ArrayError, ImageError, RunError
 from satl.images import ArrayImages, Batches
 from satl.inference.recogniser import Recogniser
 from satl.runs.data import load_data
 from satl.training.forward import class_probabilities
 from satl.training.survey import plan_survey, take_survey
+from training.tiny import resume
 
 
 def test_every_process_gets_the_probabilities_of_its_own_images(tiny_run: Path, tmp_path: Path) -> None:
@@ -71,3 +75,45 @@ def test_after_an_error_the_network_trains_on(tiny_run: Path) -> None:
     with pytest.raises(ImageError, match="damaged"):
         take_survey(network, plan, batches, transform, device)
     assert [module.training for module in network.modules()] == modes
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (
+            {"backbone": "hf-hub:owner/model"},
+            "is not the name of a timm architecture, and a run is loaded without",
+        ),
+        ({"backbone": "hf_hub:owner/model"}, "is not the name of a timm architecture"),
+        ({"backbone": "local-dir:/tmp/model"}, "is not the name of a timm architecture"),
+        ({"backbone": "owner/model"}, "is not the name of a timm architecture"),
+        (
+            {"backbone_kwargs": {"checkpoint_path": "/etc/passwd"}},
+            "names checkpoint_path, which does not describe",
+        ),
+        (
+            {"backbone_kwargs": {"pretrained_cfg": {"url": "x"}}},
+            "names pretrained_cfg, which does not describe",
+        ),
+        ({"backbone_kwargs": {"pretrained_cfg_overlay": {"file": "x"}}}, "names pretrained_cfg_overlay"),
+        ({"backbone_kwargs": {"cache_dir": "/tmp", "layer": 1}}, r"names cache_dir, layer, which"),
+    ],
+)
+def test_a_run_of_a_stranger_fetches_nothing_and_opens_no_other_file(
+    model: dict[str, Any], message: str, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import timm
+
+    def touched(*_: Any, **__: Any) -> None:
+        raise AssertionError("timm was asked")
+
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    content = yaml.safe_load((run / "config.yaml").read_text())
+    content["model"] |= model
+    (run / "config.yaml").write_text(yaml.safe_dump(content))
+    monkeypatch.setattr(timm, "create_model", touched)
+    with pytest.raises(RunError, match=message):
+        Recogniser.load(run)
+    if "backbone_kwargs" in model:
+        with pytest.raises(RunError, match=message):
+            resume(run)

@@ -62,7 +62,7 @@ def test_two_names_of_one_image_are_refused() -> None:
 
 
 def table(images: tuple[str, ...], classes: tuple[str, ...], cells: list[list[int]]) -> LabelTable:
-    return LabelTable(images, classes, np.array(cells))
+    return LabelTable(images, classes, np.array(cells), encoding="signed")
 
 
 def test_cells_of_another_table_are_brought_into_order() -> None:

@@ -17,8 +17,8 @@ cells = st.lists(st.sampled_from([-1, 0, 1]), min_size=6, max_size=6).map(lambda
 def test_every_cell_is_written_counted_or_refused(
     before: np.ndarray, said: np.ndarray, conflicts: str
 ) -> None:
-    table = LabelTable(IMAGES, CLASSES, before)
-    decisions = Decisions.of_table(table, LabelTable(IMAGES, CLASSES, said))
+    table = LabelTable(IMAGES, CLASSES, before, encoding="signed")
+    decisions = Decisions.of_table(table, LabelTable(IMAGES, CLASSES, said, encoding="signed"))
     clash = (before * said == -1).sum()
     if conflicts == "refuse" and clash:
         with pytest.raises(TableError, match="is known to be"):
@@ -38,7 +38,7 @@ def test_every_cell_is_written_counted_or_refused(
 
 
 def test_decisions_about_other_cells_are_counted_and_left_out() -> None:
-    table = LabelTable(IMAGES, CLASSES, np.zeros((3, 2)))
+    table = LabelTable(IMAGES, CLASSES, np.zeros((3, 2)), encoding="signed")
     decisions = Decisions.by_name(table, ["b", "x.jpg", "a.jpg"], ["cat", "dog", "cow"], [1, 1, -1])
     assert (decisions.rows.tolist(), decisions.columns.tolist(), decisions.values.tolist()) == ([1], [0], [1])
     assert (decisions.elsewhere, decisions.first_elsewhere) == (2, ("x.jpg", "dog"))
@@ -52,7 +52,7 @@ def test_decisions_about_other_cells_are_counted_and_left_out() -> None:
 
 
 def test_decisions_that_contradict_each_other_are_refused() -> None:
-    table = LabelTable(IMAGES, CLASSES, np.zeros((3, 2)))
+    table = LabelTable(IMAGES, CLASSES, np.zeros((3, 2)), encoding="signed")
     decisions = Decisions.by_name(table, ["b.jpg", "a", "a.jpg"], ["cat"] * 3, [1, 1, -1])
     with pytest.raises(
         TableError, match=r"'a\.jpg' \(row 1\), class 'cat' is both present and absent in the file"

@@ -18,7 +18,7 @@ def column(positive: int, negative: int, rows: int = 1500) -> np.ndarray:
 
 def table_of(**columns: np.ndarray) -> LabelTable:
     cells = np.stack(list(columns.values()), axis=1)
-    return LabelTable(tuple(f"{i}.jpg" for i in range(len(cells))), tuple(columns), cells)
+    return LabelTable(tuple(f"{i}.jpg" for i in range(len(cells))), tuple(columns), cells, encoding="signed")
 
 
 def test_coverage_and_thin_classes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from labels.test_io import tables, write
 from satl.errors import EncodingError, TableError
@@ -28,7 +29,9 @@ def fits(table: LabelTable, format: str) -> LabelTable:
         order = np.argsort(np.array(table.classes, dtype=object))
         cells = abs(table.cells[:, order])
         cells[0] = 1
-        return LabelTable(table.images, tuple(sorted(table.classes)), cells, table.split, table.truth)
+        return LabelTable(
+            table.images, tuple(sorted(table.classes)), cells, table.split, table.truth, encoding="signed"
+        )
     return table
 
 
@@ -43,6 +46,10 @@ def called_like_values(table: LabelTable) -> bool:
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(table=tables())
 def test_what_every_writer_writes_its_reader_reads(format: str, extension: str, table: LabelTable) -> None:
+    if format == "excel":
+        pytest.importorskip("openpyxl")
+        splits = () if table.split is None else table.split.tolist()
+        assume(not re.search("[\ufffe\uffff]", "".join((*table.images, *table.classes, *splits))))
     table = fits(table, format)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"t{extension}"
@@ -64,7 +71,11 @@ def test_what_every_writer_writes_its_reader_reads(format: str, extension: str, 
 def test_a_long_table_reads_back_in_every_encoding(extension: str, encoding: str, table: LabelTable) -> None:
     if called_like_values(table):
         table = LabelTable(
-            table.images, tuple(f"class {name}" for name in table.classes), table.cells, table.split
+            table.images,
+            tuple(f"class {name}" for name in table.classes),
+            table.cells,
+            table.split,
+            encoding="signed",
         )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"t.{extension}"
@@ -212,7 +223,7 @@ def test_lists_of_positives(tmp_path: Path, content: str) -> None:
     opened = open_table(write(tmp_path / "t.csv", content))
     assert (opened.format, opened.encoding) == ("positives", None)
     assert opened.table == LabelTable(
-        ("a.jpg", "b.jpg", "c.jpg"), ("cat", "dog"), np.array([[1, 1], [0, 0], [1, 0]])
+        ("a.jpg", "b.jpg", "c.jpg"), ("cat", "dog"), np.array([[1, 1], [0, 0], [1, 0]]), encoding="signed"
     )
     assert opened.table.positive_only
 
@@ -220,7 +231,11 @@ def test_lists_of_positives(tmp_path: Path, content: str) -> None:
 def test_what_is_written_as_a_list(tmp_path: Path) -> None:
     cells = np.array([[1, 1, 1], [0, 0, 0], [0, 1, 0]])
     table = LabelTable(
-        ("a", "b", "c"), ("big, red", "cat", "x;y"), cells, np.array(["train", "train", "val"])
+        ("a", "b", "c"),
+        ("big, red", "cat", "x;y"),
+        cells,
+        np.array(["train", "train", "val"]),
+        encoding="signed",
     )
     write_table(table, tmp_path / "t.csv", format="positives")
     assert (tmp_path / "t.csv").read_text().splitlines() == [
@@ -238,9 +253,18 @@ def test_a_list_cannot_say_everything(tmp_path: Path) -> None:
         ([[1, 0], [0, 0]], "cannot name a class without a positive, such as 'dog'"),
     ):
         with pytest.raises(TableError, match=message):
-            write_table(LabelTable(("a", "b"), ("cat", "dog"), np.array(cells)), path, format="positives")
+            write_table(
+                LabelTable(("a", "b"), ("cat", "dog"), np.array(cells), encoding="signed"),
+                path,
+                format="positives",
+            )
     with pytest.raises(EncodingError, match="leave out encoding"):
-        write_table(LabelTable(("a",), ("cat",), np.array([[1]])), path, "blank", format="positives")
+        write_table(
+            LabelTable(("a",), ("cat",), np.array([[1]]), encoding="signed"),
+            path,
+            "blank",
+            format="positives",
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,7 +12,10 @@ from satl.labels import LabelTable, mask_table
 def complete(num_images: int = 200, num_classes: int = 12, seed: int = 3) -> LabelTable:
     cells = np.where(np.random.RandomState(seed).random_sample((num_images, num_classes)) < 0.2, 1, -1)
     return LabelTable(
-        tuple(f"{i}.jpg" for i in range(num_images)), tuple(map(str, range(num_classes))), cells
+        tuple(f"{i}.jpg" for i in range(num_images)),
+        tuple(map(str, range(num_classes))),
+        cells,
+        encoding="signed",
     )
 
 
@@ -78,7 +81,7 @@ def test_only_train_rows_are_masked_and_drawn_for() -> None:
 def test_unknown_cells_stay_unknown_and_old_truth_wins() -> None:
     cells = np.array([[1, 0, -1], [0, 0, 1]])
     truth = np.array([[1, 1, 0], [-1, 0, 0]])
-    table = LabelTable(("a", "b"), ("x", "y", "z"), cells, truth=truth)
+    table = LabelTable(("a", "b"), ("x", "y", "z"), cells, truth=truth, encoding="signed")
     masked = mask_table(table, 0.9999)
     assert masked.truth is not None
     assert masked.truth.tolist() == [[1, 1, -1], [-1, 0, 1]]

@@ -13,7 +13,10 @@ def long_tailed(num_images: int = 2000, num_classes: int = 30, seed: int = 0) ->
     prevalence = 0.4 / np.arange(1, num_classes + 1) ** 1.2
     cells = np.where(np.random.RandomState(seed).random_sample((num_images, num_classes)) < prevalence, 1, -1)
     return LabelTable(
-        tuple(f"{i}.jpg" for i in range(num_images)), tuple(map(str, range(num_classes))), cells
+        tuple(f"{i}.jpg" for i in range(num_images)),
+        tuple(map(str, range(num_classes))),
+        cells,
+        encoding="signed",
     )
 
 
@@ -72,7 +75,9 @@ def test_only_the_source_split_is_divided() -> None:
 )
 def test_size_is_always_exact(rows: int, classes: int, fraction: float, density: float, seed: int) -> None:
     cells = (np.random.RandomState(seed).random_sample((rows, classes)) < density).astype(int)
-    table = LabelTable(tuple(map(str, range(rows))), tuple(map(str, range(classes))), cells)
+    table = LabelTable(
+        tuple(map(str, range(rows))), tuple(map(str, range(classes))), cells, encoding="signed"
+    )
     wanted = round(fraction * rows)
     if wanted in (0, rows):
         with pytest.raises(TableError, match="without any"):

@@ -16,6 +16,7 @@ def make(**changes: object) -> LabelTable:
         "cells": np.array([[1, 0], [-1, 1], [0, 0]]),
         "split": np.array(["train", "train", "val"]),
         "truth": np.array([[1, -1], [-1, 1], [1, 0]]),
+        "encoding": "signed",
     }
     return LabelTable(**{**given, **changes})  # type: ignore[arg-type]
 
@@ -79,11 +80,11 @@ def test_select_by_mask_by_indices_and_by_split() -> None:
 
 def test_with_methods_replace_one_thing() -> None:
     table = make()
-    assert table.with_cells(table.cells * 0).known.sum() == 0
+    assert table.with_cells(table.cells * 0, encoding="signed").known.sum() == 0
     assert table.with_split(None).split is None
     assert table.with_split(["x", "y", "z"]).splits == {"x": 1, "y": 1, "z": 1}
     assert table.with_truth(None).truth is None
-    assert table.with_truth(table.cells).truth is not None
+    assert table.with_truth(table.cells, encoding="signed").truth is not None
     assert table == make(), "the original stays as it was"
 
 
@@ -121,11 +122,15 @@ def test_refused(changes: dict[str, object], message: str) -> None:
     [
         ({"cells": np.zeros((2, 2))}, r"cells must have shape \(3, 2\)"),
         ({"truth": np.zeros((3, 3))}, r"truth must have shape \(3, 2\)"),
-        ({"cells": [[1, 0], [0, 2], [0, 0]]}, r"cells of image 'b.jpg' \(row 2\), class 'dog' is 2"),
-        ({"cells": [[1, 0], [0, np.nan], [0, 0]]}, "class 'dog' is nan"),
-        ({"cells": [[1, 0], [0.5, 0], [0, 0]]}, "class 'cat' is 0.5"),
+        (
+            {"cells": [[1, 0], [0, 2], [0, 0]]},
+            r"cells hold 2 at image 'b.jpg' \(row 2\), class 'dog', which encoding 'signed' does not read",
+        ),
+        ({"cells": [[1, 0], [0, np.nan], [0, 0]], "encoding": "csl"}, "cells hold nan at image 'b.jpg'"),
+        ({"cells": [[1, 0], [0.5, 0], [0, 0]]}, r"cells hold 0\.5 at image 'b.jpg' \(row 2\), class 'cat'"),
         ({"cells": [["1", "0"]] * 3}, "must be numbers"),
-        ({"cells": np.ones((3, 2), dtype=bool)}, "must be numbers"),
+        ({"cells": np.eye(3, 2, dtype=bool), "encoding": None}, "cells: can be read in 2 ways"),
+        ({"truth": np.eye(3, 2, dtype=np.int8), "encoding": None}, "truth: can be read in 2 ways"),
         ({"split": ["train"]}, "one split per image"),
         ({"split": [1, 2, 3]}, "split must be text"),
     ],

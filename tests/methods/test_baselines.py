@@ -120,7 +120,8 @@ def test_method_parameters_reach_the_network() -> None:
 def test_the_graph_is_that_of_the_known_positives(name: str) -> None:
     # The third class has no known positive, and of no image is anything known in the second table.
     for labels in (LABELS, np.zeros_like(LABELS)):
-        wanted = convolution_graph(labels) if name == "ml-gcn" else cooccurrence_graph(labels)
+        graph = convolution_graph if name == "ml-gcn" else cooccurrence_graph
+        wanted = graph(labels, encoding="signed")
         assert torch.equal(make_learner(name, labels=labels).network.graph, wanted)
 
 

@@ -131,7 +131,14 @@ def test_published_values_are_the_defaults() -> None:
         "every": 5,
         "samples": 512,
     }
-    assert settings["thresholds"] == {"rule": "learned", "weight": 0.1, "shared": True, "decay": True}
+    assert settings["thresholds"] == {
+        "rule": "learned",
+        "weight": 0.1,
+        "shared": True,
+        "decay": True,
+        "initial": 1.0,
+        "lr": None,
+    }
     assert settings["losses"]["prototype_contrast"] == {"weight": 0.05, "sign": "fixed"}
     weights = {name: values.get("weight") for name, values in settings["losses"].items()}
     assert (weights["cooccurrence"], weights["contrast"], weights["pseudo"]) == (10.0, 0.05, 1.0)
@@ -301,3 +308,19 @@ def test_two_processes_find_the_prototypes_of_one(name: str, tmp_path: Path) -> 
         for part in ("members", "owners"):
             state[f"generators.prototype.{part}"] = state[f"generators.prototype.{part}"].sort(1).values
     assert_close(first, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_thresholds_with_a_rate_of_their_own_fill_cells_where_the_published_ones_stay(tmp_path: Path) -> None:
+    settings = (
+        *("method.name=hst", "data.proportion=0.5", "training.stage1_epochs=1", "training.epochs=3"),
+        "training.optimiser=adam",
+    )
+    train(tmp_path / "published", tiny_config(*settings))
+    tuned = ("method.thresholds.initial=0.9", "method.thresholds.lr=0.2")
+    train(tmp_path / "tuned", tiny_config(*settings, *tuned))
+    before, now = (metrics(tmp_path / name)[-1] for name in ("published", "tuned"))
+    assert max(now["thresholds"]["intra"]) < 0.9
+    assert now["pseudo_labels"]["union"]["emitted"] > before["pseudo_labels"]["union"]["emitted"]
+    assert now["lr"] == before["lr"]  # the rate that is written down is still the head's
+    found = RunFolder.open(tmp_path / "tuned").read_config().method.thresholds
+    assert (found["initial"], found["lr"]) == (0.9, 0.2)

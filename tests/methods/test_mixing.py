@@ -13,20 +13,27 @@ from methods.simple import make_batch, make_learner
 from reference import losses as plain
 from satl.methods import LOSSES, StepContext, StepInputs, StepResult
 from satl.methods.mixing import draw_shares, mix
-from satl.methods.satl_plus import MixedParameters
+from satl.methods.satl_plus import MixedParameters, default_mixed_weight
 from satl.models.semantic_transfer import NetworkOutput
 from satl.training.averaging import MovingAverage
 from satl.training.batch_inputs import BatchInputs
+from satl.training.build import build_learner
 from satl.training.step import TrainingStep
 from training.tiny import metrics, tiny_config, train
 
 
 def mixed_loss(
-    logits: Tensor, labels: Tensor, teacher: Tensor, shares: Tensor, weight: float = 2.0
+    logits: Tensor,
+    labels: Tensor,
+    teacher: Tensor,
+    shares: Tensor,
+    weight: float = 2.0,
+    certainty: float = 0.0,
 ) -> Tensor:
     output = NetworkOutput(logits, torch.zeros(*labels.shape, 1), None)
     inputs = StepInputs(torch.zeros(0), labels, torch.zeros(0), 2, False, teacher=teacher, shares=shares)
-    loss: Tensor = LOSSES["mixed"].build(StepContext(inputs, output), MixedParameters(weight=weight))
+    parameters = MixedParameters(weight=weight, certainty=certainty)
+    loss: Tensor = LOSSES["mixed"].build(StepContext(inputs, output), parameters)
     return loss
 
 
@@ -58,9 +65,42 @@ def test_mixing_keeps_precision_and_memory_format() -> None:
     assert found.is_contiguous(memory_format=torch.channels_last)
 
 
+def test_mixed_images_weigh_less_where_many_cells_are_positive() -> None:
+    """The weight of sparse data is that of all runs before; an explicit one always holds."""
+    assert [default_mixed_weight(share) for share in (0.0, 0.08, 0.15, 0.3, 1.0)] == [20, 20, 20, 10, 3]
+    labels = torch.tensor([[1, -1, 0, 0], [1, 0, -1, 0], [0, 1, 0, -1], [1, 0, 0, -1]], dtype=torch.int8)
+    pixels, indices = torch.rand(4, 3, 32, 32), torch.arange(4)
+    inputs = StepInputs(
+        *(pixels, labels, indices),
+        stage=2,
+        observe=False,
+        teacher=torch.rand(4, 4, generator=torch.Generator().manual_seed(0)),
+        shares=torch.full((4,), 0.7),
+    )
+    found = []
+    for settings in ((), ("method.losses.mixed.weight=6",), ("method.losses.mixed.weight=20",)):
+        torch.manual_seed(0)
+        config = tiny_config("method.name=satl+", *settings)
+        learner = build_learner(config, ("a", "b", "c", "d"), labels.numpy())
+        assert learner.positive_share == 0.5
+        found.append(float(learner(inputs, mixed=True).parts["mixed"]))
+    assert found[0] == found[1] == pytest.approx(0.3 * found[2])
+
+
+def test_a_teacher_that_knows_nothing_says_nothing_where_certainty_counts() -> None:
+    logits = torch.tensor([[3.0, -1.0], [0.5, 2.0]], requires_grad=True)
+    labels, teacher = torch.zeros(2, 2, dtype=torch.int8), torch.full((2, 2), 0.5)
+    loss = mixed_loss(logits, labels, teacher, torch.tensor([0.9, 0.6]), certainty=2.0)
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert logits.grad is not None
+    assert not logits.grad.any()
+
+
 @pytest.mark.parametrize("images", [1, 3, 6])
 @pytest.mark.parametrize("kind", ["some known", "nothing known", "all known"])
-def test_the_loss_is_that_of_the_loops(images: int, kind: str) -> None:
+@pytest.mark.parametrize("certainty", [0.0, 1.0, 2.0])
+def test_the_loss_is_that_of_the_loops(images: int, kind: str, certainty: float) -> None:
     noise = torch.Generator().manual_seed(3)
     labels = torch.randint(-1, 2, (images, 4), generator=noise)
     if kind == "nothing known":
@@ -70,8 +110,9 @@ def test_the_loss_is_that_of_the_loops(images: int, kind: str) -> None:
     logits = torch.randn(images, 4, generator=noise, requires_grad=True)
     teacher = torch.rand(images, 4, generator=noise)
     shares = draw_shares(images, noise)
-    loss = mixed_loss(logits, labels, teacher, shares)
-    expected = 2.0 * plain.mixed(logits, labels, teacher, shares)
+    teacher[0, :2] = torch.tensor([0.5, 1.0])  # knows nothing, and everything
+    loss = mixed_loss(logits, labels, teacher, shares, certainty=certainty)
+    expected = 2.0 * plain.mixed(logits, labels, teacher, shares, certainty)
     torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-6)
     (found,) = torch.autograd.grad(loss, logits)
     (wanted,) = torch.autograd.grad(expected, logits)
@@ -127,7 +168,7 @@ def assert_learns_from_both(
     blended = torch.stack(
         [shares[n] * pixels[n] + (1 - shares[n]) * pixels[n + 1 - 2 * (n % 2)] for n in range(6)]
     )
-    weight = fresh.method_parameters.losses["mixed"].weight  # type: ignore[attr-defined]
+    weight = default_mixed_weight(fresh.positive_share)
     cost = weight * plain.mixed(fresh.network(blended).logits, labels, teacher, shares)
     assert float(result.parts["mixed"]) == pytest.approx(float(cost.detach()), rel=1e-5)
     assert float(result.loss) == pytest.approx(sum(map(float, result.parts.values())), rel=1e-5)

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from harness.host_synchronisation import HostSynchronisation, forbid_host_synchronisation
-from satl.methods import METHODS, Learner, StepInputs, configure
+from satl.features.feature_views import RandomView
+from satl.methods import (
+    METHODS,
+    NETWORKS,
+    FeatureVectors,
+    Learner,
+    NetworkContext,
+    StepInputs,
+    configure,
+    on_features,
+)
 from satl.models import Backbone, SemanticTransferNetwork
+from satl.models.model_config import ModelConfig
 from satl.thresholds import SemanticAwareThreshold
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -59,6 +71,41 @@ def test_a_step_asks_for_nothing(name: str) -> None:
         with forbid_host_synchronisation():
             result = learner(
                 StepInputs(pixels, labels, indices, stage=stage, ramp=0.5, observe=True, teacher=teacher)
+            )
+            result.loss.backward()
+            learner.remember(result.generator_inputs)
+            learner.update_thresholds()
+        assert bool(result.loss.isfinite())
+
+
+ON_FEATURES = ("satl+", "ignore", "assume-negative", "asl", "curriculum", "splc", "large-loss", "ml-gcn")
+
+
+@pytest.mark.parametrize("name", ON_FEATURES)
+def test_a_step_on_features_asks_for_nothing(name: str) -> None:
+    method = on_features(METHODS[name])
+    torch.manual_seed(0)
+    images, dim, classes = 6, 8, ("a", "b", "c", "d")
+    labels = torch.randint(-1, 2, (images, len(classes)), device=DEVICE)
+    chosen, parameters = configure(method, {})
+    context = NetworkContext(
+        ModelConfig(embedding_dim=4, feature_dim=4),
+        chosen,
+        classes,
+        labels.cpu().numpy().astype(np.int8),
+        FeatureVectors(dim, torch.zeros(dim), torch.ones(dim)),
+    )
+    network = NETWORKS[chosen.network].build(context, parameters.network)
+    learner = Learner(chosen, parameters, network, proportion=0.5).to(DEVICE)
+    features = torch.randn(images, 2, dim, device=DEVICE, dtype=torch.float16)
+    indices = torch.arange(images, device=DEVICE)
+    teacher = torch.rand(images, len(classes), device=DEVICE) if chosen.needs("teacher") else None
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    for stage in (1, 2):
+        with forbid_host_synchronisation():
+            vectors = RandomView()(features, generator)
+            result = learner(
+                StepInputs(vectors, labels, indices, stage=stage, ramp=0.5, observe=True, teacher=teacher)
             )
             result.loss.backward()
             learner.remember(result.generator_inputs)

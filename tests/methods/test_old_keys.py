@@ -35,10 +35,10 @@ NEW_SATL_PLUS: dict[str, Any] = {
     "losses": {
         "classification": {"reduction": "sample"},
         "contrast": {"weight": 0.1},
-        "mixed": {"weight": 0.0},
-        "pseudo": {"reduction": "sample", "weight": 0.5},
+        "mixed": {"weight": 0.0, "certainty": 0.0},
+        "pseudo": {"reduction": "sample", "weight": 0.5, "fused": False},
     },
-    "teacher": {"decay": 0.9, "probe_weight": 0.2},
+    "teacher": {"decay": 0.9, "probe_weight": 0.2, "agreement": 0.0},
 }
 OLD_LARGE_LOSS = {"name": "large-loss", "variant": "permanent", "share_step": 0.1, "memory_cells": 9}
 

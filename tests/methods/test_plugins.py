@@ -22,7 +22,7 @@ from satl.models.semantic_transfer import NetworkOutput
 from training.tiny import tiny_config
 
 PAGE = (Path(__file__).parents[2] / "docs" / "own_method.md").read_text(encoding="utf-8")
-CODE, RULE = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+CODE, RULE, *_ = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def install(folder: Path, code: str = CODE) -> Path:

@@ -24,6 +24,7 @@ from satl.thresholds import (
     PrecisionThreshold,
     ProportionThreshold,
     SemanticAwareThreshold,
+    ShrunkenThreshold,
     ThresholdRule,
 )
 from training.tiny import metrics, tiny_config, train
@@ -36,6 +37,7 @@ CLASS_OF: dict[str, type[ThresholdRule]] = {
     "cap": ProportionThreshold,
     "mat": MetricThreshold,
     "precision": PrecisionThreshold,
+    "shrunk": ShrunkenThreshold,
     "large-loss": LargeLossThreshold,
 }
 WITH_PSEUDO_LABELS = [name for name, method in METHODS.items() if method.generators]

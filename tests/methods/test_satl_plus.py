@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from satl.methods import StepInputs
 from satl.scoring import GeneratorInputs, TeacherGenerator
+from satl.training.build import build_learner
 from training.tiny import metrics, tiny_config, train
 
 
@@ -29,3 +31,21 @@ def test_it_learns(tmp_path: Path) -> None:
     assert rows[-1]["val"]["mAP"] > 0.25  # a random order scores about 0.18
     assert set(rows[-1]["thresholds"]) == {"cross", "teacher"}
     assert rows[-1]["losses"]["mixed"] > 0
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.3])
+def test_other_generators_need_the_agreement_of_the_teacher(agreement: float) -> None:
+    torch.manual_seed(0)
+    config = tiny_config("method.name=satl+", f"method.teacher.agreement={agreement}")
+    labels = torch.tensor([[1, 0, 0, -1], [0, 1, 0, 0], [1, 0, -1, 0], [0, 0, 1, 1]])
+    learner = build_learner(config, ("a", "b", "c", "d"), labels.numpy().astype("int8"))
+    pixels, teacher = torch.rand(4, 3, 32, 32), torch.linspace(0, 1, 16).view(4, 4)
+    inputs = StepInputs(pixels, labels, torch.arange(4), stage=2, observe=False, teacher=teacher)
+    learner.remember(learner(inputs).generator_inputs)  # a bank to compare with
+    learner.rules["cross"].value.fill_(-0.5)
+    learner.rules["teacher"].value.fill_(0.1)
+    pseudo = learner(inputs).pseudo
+    emitted = (pseudo["cross"] > 0) & (labels == 0)
+    assert emitted.any()
+    assert (emitted & (teacher < 0.3)).any() == (agreement == 0)
+    assert ((pseudo["teacher"] > 0) == ((labels > 0) | (labels == 0) & (teacher > 0.1))).all(), "asks no one"

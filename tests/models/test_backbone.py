@@ -35,7 +35,10 @@ def test_any_family_gives_a_channels_first_map_and_named_stages(
     torch.manual_seed(0)
     whole = timm.create_model(name, **kwargs).eval()
     torch.save(whole.state_dict(), tmp_path / "whole.pth")
-    backbone = Backbone(name, kwargs=kwargs, pool=1, train_stages=[-1], weights=tmp_path / "whole.pth").eval()
+    path = tmp_path / "whole.pth"
+    backbone = Backbone(
+        name, kwargs=kwargs, pool=1, train_stages=[-1], weights=path, final_layers=False
+    ).eval()
     images = torch.randn(2, 3, 64, 64)
     feature_map = backbone(images)
     assert feature_map.shape[:2] == (2, backbone.channels)
@@ -60,7 +63,7 @@ def test_names_indices_and_prefixes_select_stages() -> None:
     assert trained([]) == ()
     assert trained("all") == ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
     assert trained(["stages"], "test_convnext", {}) == ("stages.0", "stages.1", "stages.2", "stages.3")
-    assert trained(["stages_1", "stem"], "test_convnext", {}) == ("stem_0", "stem_1", "stages.1")
+    assert trained(["stages_1", "stem"], "test_convnext", {}) == ("stem", "stages.1")
 
 
 @pytest.mark.parametrize("stages", [["layer4"], ["layer2"], [], "all"])
@@ -203,9 +206,10 @@ def mistakes(folder: Path) -> list[tuple[dict[str, Any], str]]:
         ({"name": "resnet5O"}, r"'resnet5O' is unknown to timm \(did you mean 'resnet50'\?\)"),
         ({"train_stages": ["layer5"]}, r"'layer5'.*did you mean 'layer\d'.*conv1, bn1, layer1.*or 'all'"),
         ({"train_stages": [4]}, "index 4, but resnet18 has 4 stages: layer1, layer2, layer3, layer4"),
-        ({"train_stages": "layer4"}, "'layer4', but must be 'all' or a list"),
+        ({"train_stages": "layer4"}, "'layer4', but must be 'all', 'last' or a list"),
         ({"kwargs": {"colour": 1}}, "cannot build backbone 'resnet18' with kwargs"),
         ({"kwargs": {"features_only": False}}, "kwargs must not hold features_only"),
+        ({"name": "test_vit", "kwargs": {"out_indices": 2}}, "kwargs must not hold out_indices"),
         ({"pool": 0}, "pool is 0"),
         ({"stride_in_1x1": True}, "needs a ResNet with bottleneck blocks"),
         ({"weights": folder / "absent.pth"}, r"absent\.pth do not exist"),
@@ -221,7 +225,7 @@ def mistakes(folder: Path) -> list[tuple[dict[str, Any], str]]:
     ]
 
 
-@pytest.mark.parametrize("case", range(13))
+@pytest.mark.parametrize("case", range(14))
 def test_mistakes_are_explained_in_one_sentence(case: int, tmp_path: Path) -> None:
     arguments, message = mistakes(tmp_path)[case]
     with pytest.raises(ConfigError, match=message) as raised:

@@ -214,11 +214,13 @@ def test_convolution_graph_equals_counting_and_has_no_nan(
     labels: list[list[int]], threshold: float, weight: float
 ) -> None:
     table = np.array(labels, dtype=np.int8)
-    graph = convolution_graph(table, threshold, weight)
+    graph = convolution_graph(table, threshold, weight, encoding="signed")
     wanted = reference.convolution_graph(labels, table.shape[1], threshold, weight)
     torch.testing.assert_close(graph, torch.tensor(wanted), rtol=1e-6, atol=1e-7)
     assert bool(graph.isfinite().all())
-    assert torch.equal(graph, convolution_graph(torch.from_numpy(table), threshold, weight))
+    assert torch.equal(
+        graph, convolution_graph(torch.from_numpy(table), threshold, weight, encoding="signed")
+    )
 
 
 def test_convolution_graph_of_the_published_code_by_hand() -> None:
@@ -228,7 +230,7 @@ def test_convolution_graph_of_the_published_code_by_hand() -> None:
     neighbours = torch.tensor([[1.0, 0.25, 0.0], [0.25, 1.0, 0.0], [0.0, 0.0, 1.0]])
     wanted = neighbours / torch.tensor([1.25, 1.25, 1.0])[:, None]
     torch.testing.assert_close(convolution_graph(table), wanted, rtol=1e-5, atol=1e-6)
-    assert torch.equal(convolution_graph(np.zeros((4, 3), dtype=np.int8)), torch.eye(3))
+    assert torch.equal(convolution_graph(np.zeros((4, 3), dtype=np.int8), encoding="signed"), torch.eye(3))
 
 
 def shapes(network: nn.Module) -> dict[str, tuple[int, ...]]:
@@ -329,7 +331,8 @@ def test_half_precision_stays_near_full_precision(build: Callable[..., ClassNetw
 @pytest.mark.parametrize("build", NETWORKS)
 def test_labels_of_which_nothing_is_known_give_a_finite_network(build: Callable[..., ClassNetwork]) -> None:
     labels = np.zeros((3, 4), dtype=np.int8)
-    graph = convolution_graph(labels) if build is MLGCNNetwork else cooccurrence_graph(labels)
+    make = convolution_graph if build is MLGCNNetwork else cooccurrence_graph
+    graph = make(labels, encoding="signed")
     assert bool(tiny(build, graph=graph)(torch.randn(2, 3, 64, 64)).logits.isfinite().all())
 
 

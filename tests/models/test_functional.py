@@ -233,10 +233,10 @@ def test_symmetric_pairs(classes: int) -> None:
 )
 def test_graph_equals_counting_and_has_no_nan(labels: list[list[int]]) -> None:
     table = np.array(labels, dtype=np.int8)
-    graph = cooccurrence_graph(table)
+    graph = cooccurrence_graph(table, encoding="signed")
     assert graph.dtype == torch.float32
     torch.testing.assert_close(graph, torch.tensor(reference.cooccurrence_graph(labels, table.shape[1])))
-    assert torch.equal(graph, cooccurrence_graph(torch.from_numpy(table)))
+    assert torch.equal(graph, cooccurrence_graph(torch.from_numpy(table), encoding="signed"))
 
 
 def test_graph_of_a_read_only_table_without_rows() -> None:

@@ -202,8 +202,11 @@ def prototype_contrast(scores: Tensor, labels: Tensor, sign: str) -> Tensor:
     return sum(costs) / len(costs) if costs else _zero(scores)
 
 
-def mixed(logits: Tensor, labels: Tensor, teacher: Tensor, shares: Tensor) -> Tensor:
-    """Mean over all cells of mixed images: known labels, else the teacher's word, of an image and its neighbour."""
+def mixed(logits: Tensor, labels: Tensor, teacher: Tensor, shares: Tensor, certainty: float = 0.0) -> Tensor:
+    """Mean over all cells of mixed images: known labels, else the teacher's word, of an image and its neighbour.
+
+    Either counts by its share and, with ``certainty``, by how far it is from even odds.
+    """
     images, classes = labels.shape
 
     def present(n: int, c: int) -> float:
@@ -215,9 +218,39 @@ def mixed(logits: Tensor, labels: Tensor, teacher: Tensor, shares: Tensor) -> Te
         neighbour = n + 1 if n % 2 == 0 else n - 1
         if neighbour == images:
             neighbour = n
+        for c in range(classes):
+            for image, share in ((n, float(shares[n])), (neighbour, 1 - float(shares[n]))):
+                target = present(image, c)
+                counts = share * abs(2 * target - 1) ** certainty
+                for label, weight in ((1, target), (-1, 1 - target)):
+                    total = total + counts * weight * binary_cross_entropy(logits[n, c], label)
+    return total / (images * classes)
+
+
+def mixed_known(logits: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
+    """Sum over mixed images: what is known of an image and of its neighbour, by their shares; per known cell."""
+    images, classes = labels.shape
+    total, known = _zero(logits), 0
+    for n in range(images):
+        neighbour = n + 1 if n % 2 == 0 else n - 1
+        if neighbour == images:
+            neighbour = n
         share = float(shares[n])
         for c in range(classes):
-            target = share * present(n, c) + (1 - share) * present(neighbour, c)
-            for label, weight in ((1, target), (-1, 1 - target)):
-                total = total + weight * binary_cross_entropy(logits[n, c], label)
-    return total / (images * classes)
+            known += int(labels[n, c]) != 0
+            for row, weight in ((n, share), (neighbour, 1 - share)):
+                if int(labels[row, c]) != 0:
+                    total = total + weight * binary_cross_entropy(logits[n, c], int(labels[row, c]))
+    return total / max(known, 1)
+
+
+def fused_loss(logits: Tensor, labels: Tensor, filled: list[Tensor]) -> Tensor:
+    """Mean over known cells and over unknown ones that at least one generator calls positive (equations 11, 12)."""
+    costs = []
+    for n in range(labels.shape[0]):
+        for c in range(labels.shape[1]):
+            if int(labels[n, c]) != 0:
+                costs.append(binary_cross_entropy(logits[n, c], int(labels[n, c])))
+            elif any(int(one[n, c]) == 1 for one in filled):
+                costs.append(binary_cross_entropy(logits[n, c], 1))
+    return sum(costs) / len(costs) if costs else _zero(logits)

@@ -111,3 +111,18 @@ def probe(features: Tensor, labels: Tensor, penalty: float, folds: int) -> Tenso
             found = minimize(cost, np.zeros(rows.shape[1] + 1), method="BFGS", tol=1e-9).x
             logits[n, c] = float(rows[n] @ found[1:] + found[0])
     return logits
+
+
+def text_scores(pictures: Tensor, training: Tensor, prompts: Tensor) -> tuple[Tensor, Tensor]:
+    """Logistic function of the standardised cosine of picture and prompt, and where both mean anything."""
+    scores = torch.full((len(pictures), len(prompts)), 0.5, dtype=torch.float64)
+    informative = torch.zeros(scores.shape, dtype=torch.bool)
+    for c, prompt in enumerate(prompts):
+        usual = [cosine(picture, prompt) for picture in training if float(picture.norm()) > 0]
+        mean = sum(usual) / len(usual)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in usual) / len(usual))
+        for n, picture in enumerate(pictures):
+            if deviation > 1e-6 and float(picture.norm()) > 0:
+                scores[n, c] = 1 / (1 + math.exp(-(cosine(picture, prompt) - mean) / deviation))
+                informative[n, c] = True
+    return scores, informative

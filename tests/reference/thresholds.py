@@ -142,6 +142,47 @@ def first_bin_by_precision(
     return bins
 
 
+def first_bin_by_shrunken_precision(
+    scores: Matrix,
+    labels: list[list[int]],
+    column: int,
+    bins: int,
+    precision: Fraction,
+    strength: int,
+    floor: Fraction,
+    min_count: int = 1,
+) -> int | None:
+    """The lowest bin with a known positive of any class that is precise enough, or ``bins``; none below the floor.
+
+    Beside its own known cells a class has ``strength`` of the precision of all classes together.
+    """
+
+    def counts(c: int, first: int) -> tuple[int, int]:
+        positives, negatives = (known_scores(scores, labels, c, sign) for sign in (+1, -1))
+        return sum(bin_of(s, bins) >= first for s in positives), sum(
+            bin_of(s, bins) >= first for s in negatives
+        )
+
+    right, wrong = counts(column, 0)
+    if not right or not wrong or right + wrong < min_count:
+        return None
+    for first in range(bins):
+        if Fraction(first, bins) < floor:
+            continue
+        of_all = [counts(c, first) for c in range(len(scores[0]))]
+        known = sum(sum(one) for one in of_all)
+        right, wrong = of_all[column]
+        inside = [known_scores(scores, labels, c, +1) for c in range(len(scores[0]))]
+        if not any(bin_of(s, bins) == first for of_class in inside for s in of_class):
+            continue
+        if not right + wrong + strength:
+            continue
+        together = Fraction(sum(one[0] for one in of_all), known)
+        if (right + strength * together) / (right + wrong + strength) >= precision:
+            return first
+    return bins
+
+
 def flexible_thresholds(
     scores: Matrix, labels: list[list[int]], confidence: float, floor: float
 ) -> list[float | None]:

@@ -207,14 +207,14 @@ def _epochs(
                     ),
                 }
         fall = 0.28 * np.exp(-0.35 * epoch) + (0.05 if "satl" in method else 0.09) - 0.04 * proportion
+        losses = {"total": 1.0, "classification": float(fall + 0.004 * rng.standard_normal())}
+        if pseudo:  # one term for each generator
+            losses["pseudo"] = len(generators) * (losses["classification"] + 0.02)
         rows.append(
             {
                 "epoch": epoch,
                 "stage": stage,
-                "losses": {
-                    "total": 1.0,
-                    "classification": float(fall + 0.004 * rng.standard_normal()),
-                },
+                "losses": losses,
                 "thresholds": {name: values.tolist() for name, values in record.method.thresholds.items()},
                 "pseudo_labels": pseudo,
                 "train_seconds": float(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from satl.inference.run_record import read_record, write_record
 from satl.reports.paper_figures import diagrams, figure_files
 from satl.reports.paper_figures.common import Missing
 from satl.reports.paper_figures.figure_files import NUMBERS, draw_each, draw_figures
+from satl.reports.paper_figures.loss_curves import class_loss, known_loss
 
 OF_A_GROUP = {figure.number: figure.draw for figure in figure_files._OF_A_GROUP}
 OF_CLASSES = (1, 2, 6, 8, 9, 12)
@@ -164,10 +166,13 @@ def test_every_box_of_the_diagram_holds_its_text(monkeypatch):
 
 def test_figures_show_the_numbers_of_the_runs(group):
     proportions = group.proportions(["sst"])
-    axes = draw(7, group).axes[0]
-    (line,) = [line for line in axes.get_lines() if line.get_marker() == "D"]
-    expected = [np.mean([run.row()["pseudo_precision"] for run in group.of("sst", p)]) for p in proportions]
-    np.testing.assert_allclose(line.get_ydata(), expected)
+    for axes, kind in zip(draw(7, group).axes, ("precision", "recall"), strict=True):
+        (line,) = [line for line in axes.get_lines() if line.get_marker() == "D"]
+        expected = [np.mean([run.row()[f"pseudo_{kind}"] for run in group.of("sst", p)]) for p in proportions]
+        np.testing.assert_allclose(line.get_ydata(), expected)
+        low, high = axes.get_ylim()
+        assert low <= 0  # not cut
+        assert high >= 100
     heights = [bar.get_height() for bar in draw(5, group).axes[0].patches]
     minutes = [
         np.mean([run.row()["train_seconds"] for run in group.of(m)]) / 60
@@ -179,6 +184,77 @@ def test_figures_show_the_numbers_of_the_runs(group):
     for container, method in zip(recall, ("sst", "sst+satl"), strict=True):
         values = [run.record.quality["union"].recall for run in group.of(method, 0.2)]
         np.testing.assert_allclose(container.lines[0].get_xdata(), 100 * np.mean(values, axis=0)[order])
+
+
+def test_the_sketch_of_ranking_moves_only_what_lies_above_the_threshold():
+    axes = draw(4, None).axes[0]
+    negatives, negatives_after, positives, positives_after = (
+        np.asarray(line.get_ydata()) for line in axes.get_lines()[:4]
+    )
+    scores = np.asarray(axes.get_lines()[0].get_xdata())
+    threshold = float(axes.get_lines()[4].get_xdata()[0])
+    top = negatives.max()
+    bulk = (scores > 0.04) & (scores < threshold - 0.08)
+    np.testing.assert_allclose(negatives_after[bulk], negatives[bulk], atol=0.015 * top)
+    np.testing.assert_allclose(positives_after[bulk], positives[bulk], atol=0.015 * top)
+    above = scores > threshold + 0.03
+    # Nothing is lost: what leaves one side of the threshold arrives at the other, or further up.
+    assert negatives_after[above].sum() < 0.2 * negatives[above].sum()
+    assert negatives_after.sum() == pytest.approx(negatives.sum(), rel=0.01)
+    mean_above = [np.average(scores[above], weights=values[above]) for values in (positives, positives_after)]
+    assert mean_above[1] > mean_above[0] + 0.02
+
+
+def with_seconds(folder: Path, factor: Callable[[int], float]) -> RunGroup:
+    """Return runs of SST and SST+SATL of three seeds; the latter take ``factor(seed)`` times as long."""
+    for seed in range(3):
+        for method in ("sst", "sst+satl"):
+            run = write_run(folder / f"{method}-{seed}", method, seed=seed, images=60)
+            rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+            for row in rows:
+                row["train_seconds"] = 100.0 * (factor(seed) if method == "sst+satl" else 1.0)
+            (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return group_of(folder)
+
+
+@pytest.mark.parametrize(
+    ("factor", "label", "warning"),
+    [
+        (lambda seed: 1.04 + 0.01 * seed, "with SATL +5 ± 1 %", None),
+        (lambda seed: 0.85 + 0.08 * seed, "with SATL \u22127 ± 8 %", "negative difference is noise"),
+        (lambda seed: 1.0 + 0.05 * seed, "with SATL +5 ± 5 %", "less than two standard deviations"),
+    ],
+)
+def test_times_that_say_nothing_carry_a_warning(tmp_path, factor, label, warning):
+    texts = assert_text_is_clear(draw(5, with_seconds(tmp_path, factor)))
+    assert any(label in text for text in texts)
+    note = next(text.replace("\n", " ") for text in texts if text.startswith("Time in training steps"))
+    assert "What else the machine did meanwhile is not recorded" in note
+    assert ("Warning" in note) == (warning is not None)
+    assert warning is None or warning in note
+
+
+def test_times_of_runs_side_by_side_say_so(group):
+    shared = replace(group, runs=tuple(replace(run, jobs=4) for run in group.runs))
+    notes = assert_text_is_clear(draw(5, shared))
+    assert any("Up to 4 runs shared the machine" in text.replace("\n", " ") for text in notes)
+
+
+def test_the_class_loss_counts_pseudo_labels(group):
+    run = group.of("sst+satl", 0.2)[0]
+    first, last = run.epochs[0], run.epochs[-1]
+    assert class_loss(run, first) == known_loss(run, first) == first["losses"]["classification"]
+    assert class_loss(run, last) == pytest.approx(last["losses"]["pseudo"] / 2)  # two generators
+    method = {**run.config["method"], "losses": {"pseudo": {"weight": 0.5, "fused": True}}}
+    changed = replace(run, config={**run.config, "method": method})
+    assert class_loss(changed, last) == pytest.approx(last["losses"]["pseudo"] / 0.5)
+    panels = draw(13, group).axes
+    line = next(line for line in panels[2].get_lines() if len(line.get_xdata()) == 8)
+    expected = np.mean(
+        [[class_loss(run, row) for row in run.epochs] for run in group.of("sst+satl", 0.2)], axis=0
+    )
+    np.testing.assert_allclose(line.get_ydata(), expected)
+    assert panels[0].get_ylim()[0] == 0
 
 
 def test_a_rate_left_to_the_proportion_is_shown_where_it_came_to(tmp_path):

@@ -32,7 +32,9 @@ def draw_table(
     random = np.random.default_rng(seed)
     shape = (len(images), len(classes))
     truth = np.where(random.random(shape) < 0.25, 1, -1)
-    return LabelTable(tuple(images), tuple(classes), np.where(random.random(shape) < known, truth, 0))
+    return LabelTable(
+        tuple(images), tuple(classes), np.where(random.random(shape) < known, truth, 0), encoding="signed"
+    )
 
 
 def draw_scores(table: LabelTable, seed: int = 0) -> np.ndarray:

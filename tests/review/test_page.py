@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,20 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import uvicorn
 from PIL import Image
 
 from chromium import needs_chromium
+from review.serving import Served
 from review.synthetic import Completed, draw_table, write_folder
 from satl.labels import read_table, write_table
 from satl.review.database import DecisionRequest, ReviewStore
 from satl.review.merge import merge_review
-from satl.review.serve import bind
-from satl.review.served_images import ReviewImageFiles
-from satl.review.server import create_app
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Route
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = needs_chromium("the review page")
 
@@ -46,36 +42,6 @@ def illustrated(folder: Path, count: int = 40, with_images: bool = True) -> Comp
         Image.new("RGB", (60, 40), tuple(random.integers(0, 255, 3).tolist())).save(path)
     table = draw_table(names, CLASSES)
     return write_folder(folder / "out", table, images=str(folder / "images") if with_images else None)
-
-
-class Served:
-    """The page of a folder, served from this process."""
-
-    def __init__(self, completed: Completed) -> None:
-        self.completed = completed
-        self.store = ReviewStore(completed.out)
-        self.store.refresh()
-        images = completed.out.parent / "images"
-        pictures = ReviewImageFiles(images if images.is_dir() else None, "No image folder is known.")
-        self.gate = create_app(self.store, pictures)
-        self.socket = bind("127.0.0.1", 0)
-        self.home = f"http://127.0.0.1:{self.socket.getsockname()[1]}/"
-        config = uvicorn.Config(self.gate, log_level="warning", lifespan="off", ws="none")
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.socket]})
-        self.thread.start()
-
-    def open(self, context: BrowserContext) -> Page:
-        page = context.new_page()
-        page.goto(f"{self.home}?token={self.gate.token}")
-        page.wait_for_selector("#card[data-state=ready]")
-        return page
-
-    def stop(self) -> None:
-        self.server.should_exit = True
-        self.thread.join()
-        self.socket.close()
-        self.store.close()
 
 
 @pytest.fixture
@@ -312,7 +278,7 @@ def test_tabs_agree_and_lose_no_update(
     second = cell(one)
     with ReviewStore(served.completed.out) as rival:
         rival.decide("elsewhere", "r", [DecisionRequest(*second, 0, None)])
-        press(one, "a")
+        one.keyboard.press("a")  # the next cell is there only until the answer comes, too short to wait for
         one.wait_for_selector("#toast >> text=meanwhile")
         assert cell(one) == second
         assert {(d.image, d.label): d.value for d in rival.decisions()}[second] == 0

@@ -283,3 +283,43 @@ def test_only_pictures_that_cannot_run_scripts_keep_their_type() -> None:
     assert media_type(b"\0\0\0\x20ftypavif\0\0\0\0") == "image/avif"
     for head in (b"", b"<svg xmlns=", b"<html>", b"%PDF-1.7", b"RIFF\x10\0\0\0WAVE", b"PK\x03\x04"):
         assert media_type(head) is None
+
+
+def send_in_chunks(gate: Gate, cookie: str, chunks: int, *headers: tuple[bytes, bytes]) -> tuple[int, int]:
+    """Post chunks of 64 kB under a header that promises two bytes; return the status and how many were taken."""
+    taken = 0
+    status: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        nonlocal taken
+        taken += 1
+        return {"type": "http.request", "body": b"x" * 65_536, "more_body": taken < chunks}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            status.append(message["status"])
+
+    given = {**POST, "host": "127.0.0.1:8484", "content-type": "application/json", "content-length": "2"}
+    given["cookie"] = cookie
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/decide",
+        "query_string": b"",
+        "headers": [*((name.encode(), value.encode()) for name, value in given.items()), *headers],
+    }
+    anyio.run(gate, scope, receive, send)
+    return status[0], taken
+
+
+def test_a_body_that_is_longer_than_it_says_is_not_taken_in(gate: Gate) -> None:
+    with TestClient(gate, base_url=HOME) as client:
+        client.get("/", params={"token": gate.token})
+        cookie = f"{gate.cookie}={client.cookies[gate.cookie]}"
+    status, taken = send_in_chunks(gate, cookie, 10_000)
+    assert status == 413
+    assert taken == 17  # the first chunk beyond a megabyte
+    status, taken = send_in_chunks(gate, cookie, 10_000, (b"transfer-encoding", b"chunked"))
+    assert (status, taken) == (411, 0)
+    huge = (b"content-length", b"9" * 5000)
+    assert send_in_chunks(gate, cookie, 10_000, huge) == (413, 0)

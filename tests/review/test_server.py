@@ -155,7 +155,7 @@ def test_a_full_disk_is_said_and_not_swallowed(
     def full(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(store, "_append", full)
+    monkeypatch.setattr(store, "_set_current", full)
     answer = decide(client, cell, 1, "r1")
     assert answer.status_code == 503
     assert "disk is full" in answer.json()["error"]
@@ -263,3 +263,51 @@ def test_where_the_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert find_images(out, None, None) == (None, "No image folder is known.")
     with pytest.raises(RunError, match="images='gone': does not exist"):
         find_images(out, None, Path("gone"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"tab": "a", "request": "b\\ud800", "cells": [CELL]}',
+        '{"tab": "\\udfff", "request": "b", "cells": [CELL]}',
+        '{"tab": "a", "request": "b", "cells": [{"image": "\\ud800", "label": "boat", "value": 1, "based_on": null}]}',
+        '{"tab": "a", "request": "b", "cells": [{"image": "x", "label": "\\ud800", "value": 1, "based_on": null}]}',
+        '{"tab": "a", "request": "b", "cells": [{"image": "x", "label": "y", "value": NaN, "based_on": null}]}',
+        '{"tab": "a", "request": "b", "cells": [{"image": "x", "label": "y", "value": 1, "based_on": Infinity}]}',
+        '{"tab": "a", "request": "b", "cells": [{"image": "x", "label": "y", "value": 1, "based_on": 1E30}]}',
+        '{"tab": "a", "request": "b", "cells": [{"image": "x", "label": "y", "value": 1, "based_on": HUGE}]}',
+        '{"tab": NaN, "request": "b", "cells": [CELL]}',
+        '{"\\ud800": 1}',
+        "[" * 100_000,
+        "1" * 5000,
+        "NaN",
+        "",
+        "\udcff",
+    ],
+)
+def test_a_request_that_no_page_sends_is_refused(text: str, client: TestClient) -> None:
+    cell = '{"image": "a.jpg", "label": "boat", "value": 1, "based_on": null}'
+    body = text.replace("CELL", cell).replace("HUGE", str(1 << 63)).encode("utf-8", "surrogateescape")
+    answer = client.post("/api/decide", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()
+    undo = client.post("/api/undo", content=body, headers={"content-type": "application/json"})
+    assert undo.status_code in (200, 400, 422)  # it asks for no cells
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**30])
+def test_numbers_that_the_file_cannot_hold_are_refused(number: int, client: TestClient) -> None:
+    for path in (f"/api/queue?after={number}", f"/api/queue?value={number}", f"/api/changes?since={number}"):
+        answer = client.get(path)
+        assert answer.status_code == 422
+        assert "error" in answer.json()
+    assert client.get("/api/queue?low=nan&high=inf").status_code == 200
+
+
+def test_a_request_decides_each_cell_once(client: TestClient) -> None:
+    cell = first_cells(client, 1)[0]
+    wanted = {"image": cell["image"], "label": cell["label"], "value": 1, "based_on": None}
+    body = {"tab": "one", "request": "twice", "cells": [wanted, {**wanted, "value": -1}]}
+    answer = client.post("/api/decide", json=body)
+    assert (answer.status_code, answer.json()) == (422, {"error": "a request may decide each cell once."})
+    assert client.get("/api/changes?since=0").json()["decisions"] == []

@@ -10,10 +10,12 @@ import yaml
 from torch import nn
 
 from satl.errors import ConfigError
+from satl.images import InputFormat
 from satl.methods import METHODS
 from satl.models import Backbone
 from satl.runs.config import Effect, RunConfig, effect_of, flat_settings
 from satl.runs.reading import apply_overrides, make_config, read_config, save_config
+from satl.runs.settling import settled
 from satl.training.build import build_learner
 from training.tiny import TINY, tiny_config
 
@@ -50,7 +52,7 @@ def write(path: Path, content: Any) -> Path:
         ("training.batch_size=1", ("training.batch_size", "greater than or equal to 2")),
         ("data.proportion=0", ("data.proportion", "greater than 0", "got 0")),
         ("data.proportion=1.5", ("data.proportion", "less than or equal to 1", "got 1.5")),
-        ("data.table=x.csv", ("data", "either table (with images) or scenes")),
+        ("data.table=x.csv", ("data", "either table (with images or features) or scenes")),
         ("data=null", ("data", "fix this value")),
         ("method.thresholds.rate=2", ("method.thresholds.rate", "less than or equal to 1")),
         ("method.thresholds.convention=eq6", ("method.thresholds.convention", "'eq5'")),
@@ -86,7 +88,7 @@ def test_a_wrong_key_or_value_is_one_sentence_with_file_and_key(
         ("word", "not a str"),
         ("data: [\n", "is not valid YAML at line 2; fix the file"),
         ("data: {table: x.csv}", "table needs images"),
-        ("data: {}", "give either table (with images) or scenes"),
+        ("data: {}", "give either table (with images or features) or scenes"),
         ("data: {scenes: {}}\n1: 2", "1: keys should be strings"),
         (
             "data: {scenes: {}}\nimages: {crop_sizes: 448}",
@@ -192,7 +194,7 @@ def test_the_saved_configuration_says_everything_and_reads_back(method: str, tmp
     config = tiny_config(f"method.name={method}", "model.train_stages=[layer4]", "training.ema=0.5")
     save_config(config, tmp_path / "config.yaml")
     content = yaml.safe_load((tmp_path / "config.yaml").read_text())
-    assert set(content) == set(RunConfig.model_fields)
+    assert set(content) == set(RunConfig.model_fields) - {"features"}
     assert set(content["method"]["losses"]) == set(METHODS[method].losses)
     assert content["method"].get("thresholds", {}).get("rule") == METHODS[method].rule
     again = read_config(tmp_path / "config.yaml")
@@ -207,8 +209,8 @@ def test_the_defaults_are_the_published_setting() -> None:
     training = config.training
     assert (training.epochs, training.stage1_epochs, training.batch_size) == (20, 5, 32)
     assert (training.optimiser, training.lr, training.weight_decay) == ("adam", 1e-5, 5e-4)
-    assert (config.images.store_size, config.images.size) == (512, 448)
-    assert (config.model.backbone, config.model.train_stages) == ("resnet101", ("layer4",))
+    assert (config.images.store_size, settled(config).images.input) == (512, InputFormat(448))
+    assert (config.model.backbone, config.model.train_stages) == ("resnet101", "last")
     assert config.method.name == "sst+satl"
 
 
@@ -218,7 +220,8 @@ def test_a_resumed_run_may_change_all_that_changes_no_result() -> None:
     nothing = {key for key in settings if effect_of(key) is Effect.NOTHING}
     assert nothing == {
         *("images.workers", "images.cache_gb", "images.gpu_cache_gb"),
-        *("training.checkpoint_steps", "training.checkpoint_epochs", "training.tensorboard"),
+        *("training.checkpoint_steps", "training.checkpoint_epochs", "training.keep_epochs"),
+        "training.tensorboard",
     }
     fixed = make_config({"data": {"scenes": {}}}, "here").fixed()
     assert not nothing & fixed.keys()

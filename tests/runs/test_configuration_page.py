@@ -12,10 +12,14 @@ from satl.runs.reading import make_config
 DOCS = ROOT / "docs"
 
 
-def test_the_page_of_the_configuration_is_up_to_date() -> None:
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+def test_the_pages_of_the_configuration_are_up_to_date() -> None:
     program = "tools/write_configuration_page.py"
-    assert text == load_program(program).page(), f"run `python {program}`"
+    fresh = load_program(program).pages()
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "configuration").iterdir()}
+    assert pages == fresh, f"run `python {program}`"
+    start = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    assert [name for name in pages if f"](configuration/{name})" not in start] == []
+    text = pages["method.md"]
     for method in METHODS.values():
         assert f"| `{method.name}` |" in text
         for key in flat_settings(resolved_settings(method, *configure(method, {}))):
@@ -28,4 +32,4 @@ def test_the_configurations_of_the_pages_are_valid(page: str) -> None:
     for block in blocks:
         content = {"data": {"scenes": {}}, **yaml.safe_load(block.split("```")[0])}
         make_config(content, page)
-    assert page != "configuration.md" or len(blocks) == 2
+    assert page != "configuration.md" or len(blocks) == 3

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from labels.trees import coco2014, coco_content, picture, write_json
 from satl.errors import ConfigError, ImageError, TableError
@@ -13,6 +14,7 @@ from satl.labels import LabelTable, mask_table, read_dataset, read_table, split_
 from satl.runs.config import RunConfig
 from satl.runs.data import load_data
 from satl.runs.reading import make_config, read_config
+from satl.runs.run_folder import RunFolder
 from satl.scenes import write_scenes
 from training.tiny import tiny_config
 
@@ -37,13 +39,13 @@ def config_of(folder: Path, table: LabelTable | None = None, **data: object) -> 
     return make_config(content, "test")
 
 
-def test_scenes_are_split_by_count_and_only_training_labels_are_masked() -> None:
+def test_scenes_are_split_by_count_and_test_labels_are_not_masked() -> None:
     data = load_data(tiny_config())
     assert [len(data.rows(split)) for split in ("train", "val", "test")] == [64, 24, 24]
     table = data.table
     assert table.truth is not None
     assert 0.2 < data.proportion < 0.4
-    assert (table.cells[data.rows("val")] != 0).all()
+    assert (table.cells[data.rows("test")] != 0).all()
     known = table.cells != 0
     assert (table.cells[known] == table.truth[known]).all()
 
@@ -116,7 +118,9 @@ def test_what_cannot_be_trained_on_is_said_at_once(folder: Path, tmp_path: Path)
     table = read_table(folder / "labels.csv")
     with pytest.raises(TableError, match="no row has the split 'train'"):
         load_data(config_of(folder, table.with_split(np.full(24, "test"))))
-    empty = table.with_cells(np.zeros_like(table.cells)).with_split(np.array(["train", "val"] * 12))
+    empty = table.with_cells(np.zeros_like(table.cells), encoding="signed").with_split(
+        np.array(["train", "val"] * 12)
+    )
     with pytest.raises(TableError, match="no training cell is known"):
         load_data(config_of(folder, empty))
     with pytest.raises(ConfigError, match=r"training\.batch_size: 65 is more than the 64 training images"):
@@ -162,7 +166,7 @@ def test_a_store_of_another_size_or_without_an_image_is_told(folder: Path, tmp_p
     table = read_table(folder / "labels.csv")
     names = list(table.images)
     names[7] = "new.png"
-    renamed = LabelTable(tuple(names), table.classes, table.cells)
+    renamed = LabelTable(tuple(names), table.classes, table.cells, encoding="signed")
     with pytest.raises(ImageError, match=r"image 'new\.png' of row 8 is not in packed store"):
         load_data(config_of(folder, renamed, images=str(store)))
     (store / "store.json").rename(store / "journal.jsonl")
@@ -221,21 +225,29 @@ def test_the_images_of_a_data_set_may_be_packed(coco: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
 @pytest.mark.parametrize("proportion", [0.2, 0.6])
+@pytest.mark.parametrize("seen", ["known", "complete"])
 def test_the_mask_is_the_published_one_whatever_is_set_aside(
-    coco: Path, share: float, proportion: float
+    coco: Path, share: float, proportion: float, seen: str
 ) -> None:
     config = dataset_config(
-        dataset="coco2014", root=str(coco), validation=share, proportion=proportion, mask_seed=0
+        dataset="coco2014",
+        root=str(coco),
+        validation=share,
+        proportion=proportion,
+        mask_seed=0,
+        validation_labels=seen,
     )
     table = load_data(config).table
     full = read_dataset("coco2014", coco)
     drawn = np.random.RandomState(0).random_sample((40, 3)) < proportion
     assert table.split is not None
     assert full.split is not None
-    train = np.flatnonzero(table.split == "train")
-    assert (table.cells[train] == (full.cells[:40] * drawn)[train]).all()
-    # What is validated and tested on is complete, and does not depend on the proportion.
-    others = table.split != "train"
+    masked = np.flatnonzero(table.split == "train")
+    if seen == "known":
+        masked = np.arange(40)  # those to validate on as well
+    assert (table.cells[masked] == (full.cells[:40] * drawn)[masked]).all()
+    # What is tested on is complete, and does not depend on the proportion.
+    others = np.setdiff1d(np.arange(len(table.cells)), masked)
     assert (table.cells[others] == full.cells[others]).all()
     assert table.truth is not None
     assert (table.truth == full.cells).all()
@@ -247,7 +259,9 @@ def test_the_mask_is_the_published_one_whatever_is_set_aside(
 def test_a_table_is_masked_and_split_in_the_same_way(folder: Path) -> None:
     full = read_table(folder / "labels.csv")
     one, other = (
-        load_data(config_of(folder, validation=0.25, proportion=proportion)).table
+        load_data(
+            config_of(folder, validation=0.25, proportion=proportion, validation_labels="complete")
+        ).table
         for proportion in (0.2, 0.5)
     )
     assert one.split is not None
@@ -257,6 +271,36 @@ def test_a_table_is_masked_and_split_in_the_same_way(folder: Path) -> None:
     train = one.split == "train"
     assert (one.cells[train] == (full.cells * drawn)[train]).all()
     assert (one.cells[~train] == full.cells[~train]).all()
+
+
+def test_validation_sees_the_same_share_of_known_cells_and_training_the_same_cells() -> None:
+    partly = load_data(tiny_config())
+    whole = load_data(tiny_config("data.validation_labels=complete"))
+    for split in ("train", "test"):
+        rows = partly.rows(split)
+        assert (partly.table.cells[rows] == whole.table.cells[rows]).all()
+    rows = partly.rows("val")
+    cells, complete = partly.table.cells[rows], whole.table.cells[rows]
+    assert 0.2 < (cells != 0).mean() < 0.4
+    assert (complete != 0).all()
+    assert (cells[cells != 0] == complete[cells != 0]).all()
+    assert partly.table.truth is not None
+    assert (partly.table.truth[rows] == complete).all()
+
+
+def test_a_run_of_a_time_before_the_choice_validates_on_complete_labels(tmp_path: Path) -> None:
+    config = tiny_config("data.validation_labels=known").resolved()
+    assert config["data"].pop("validation_labels") == "known"
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    assert RunFolder.open(tmp_path).read_config().data.validation_labels == "complete"
+
+
+def test_no_images_need_be_set_aside(folder: Path) -> None:
+    data = load_data(config_of(folder, validation=0))
+    assert len(data.rows("train")) == 24
+    assert len(data.rows("val")) == 0
+    table = read_table(folder / "labels.csv").with_split(["val"] * 8 + ["train"] * 16)
+    assert len(load_data(config_of(folder, table, validation=0)).rows("val")) == 8  # the table says so
 
 
 def test_columns_that_are_no_classes_can_be_left_out(folder: Path) -> None:

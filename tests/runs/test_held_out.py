@@ -49,11 +49,13 @@ def test_the_choice_has_its_own_seed() -> None:
 
 def test_only_cells_that_an_earlier_table_knows_are_held_out(tmp_path: Path) -> None:
     known = load_data(tiny_config()).table
-    earlier = known.with_cells(np.where(np.arange(known.num_images)[:, None] % 2 == 0, known.cells, 0))
+    earlier = known.with_cells(
+        np.where(np.arange(known.num_images)[:, None] % 2 == 0, known.cells, 0), encoding="signed"
+    )
     changed = np.flatnonzero((earlier.cells != 0).any(axis=1) & (known.split == "train"))[:5]
     cells = np.array(earlier.cells)
     cells[changed] *= -1  # a person has corrected these since
-    write_table(earlier.with_cells(cells).with_truth(None), tmp_path / "before.npz")
+    write_table(earlier.with_cells(cells, encoding="signed").with_truth(None), tmp_path / "before.npz")
     data = load_data(tiny_config(*HOLDOUT, f"data.holdout_from={tmp_path / 'before.npz'}"))
     assert data.held_out is not None
     mask = data.held_out.mask

@@ -60,6 +60,31 @@ def test_any_scene_is_valid_and_repeats_itself(seed, index, size):
     assert pixels.std() > 5
 
 
+def test_pictures_of_few_objects_have_not_changed():
+    """What runs were trained on must be drawn again to the bit, whatever kinds of pictures there are beside them."""
+    pixels, table = make_scenes(24, 48, seed=5)
+    assert digest(pixels)[:16] == "f5a6e68c12f6bcf4"
+    assert digest(table.cells)[:16] == "18c70bd179116f0a"
+
+
+def test_a_picture_of_many_objects_shows_ten_classes_and_more():
+    pixels, table = make_scenes(200, 32, seed=2, objects="many")
+    present = table.cells == 1
+    assert present.sum(1).min() >= 8
+    assert present.sum(1).max() <= 14
+    assert present.sum(1).mean() >= 10
+    assert 0.1 < present.mean(0).min() < present.mean(0).max() < 0.9
+    cup, bottle, truck = (SCENE_CLASSES.index(name) for name in ("cup", "bottle", "truck"))
+    together = present[present[:, cup]].mean(0)
+    assert together[bottle] > 0.9, "companions still come together"
+    assert together[truck] < 0.5
+    few, _ = make_scenes(3, 32, seed=2)
+    assert not (few == pixels[:3]).all(axis=(1, 2, 3)).any()
+    one, labels = render_scene(7, 32, seed=2, objects="many")
+    assert (one == pixels[7]).all()
+    assert (labels == table.cells[7]).all()
+
+
 def test_scene_depends_on_seed_and_index_but_not_on_count_or_start():
     many, table = make_scenes(8, 32, seed=3)
     few, part = make_scenes(3, 32, seed=3, start=4)
@@ -164,13 +189,14 @@ def test_each_category_alone_changes_enough_pixels(name):
         assert changed >= 70
 
 
-def test_labelled_objects_are_visible_and_nothing_else_is_labelled():
+@pytest.mark.parametrize(("crowd", "num", "least", "most"), [("few", 250, 2, 4), ("many", 80, 8, 14)])
+def test_labelled_objects_are_visible_and_nothing_else_is_labelled(crowd, num, least, most):
     overlapping = 0
-    for index in range(250):
-        scene = compose(index, seed=9)
+    for index in range(num):
+        scene = compose(index, 9, crowd)
         parts = visible_parts(scene.items)
         shown = {item.category for item in scene.items if item.category is not None}
-        assert 2 <= len(shown) <= 4
+        assert least <= len(shown) <= most
         for item, part in zip(scene.items, parts, strict=True):
             if item.category is not None:
                 assert part >= MIN_VISIBLE
@@ -231,6 +257,12 @@ def test_command_writes_the_data_set(tmp_path):
     with Image.open(tmp_path / "scene-00000.png") as image:
         assert image.size == (40, 40)
     again = ["scenes", "--out", str(tmp_path), "--count", "1", "--size", "32"]
+    crowded = CliRunner().invoke(
+        app, ["scenes", "--out", str(tmp_path / "many"), "--count", "1", "--size", "32", "--objects", "many"]
+    )
+    assert crowded.exit_code == 0, crowded.output
+    table = read_table(tmp_path / "many" / "labels.csv")
+    assert (table.cells == 1).sum() >= 8
     refused = CliRunner().invoke(app, again)
     assert isinstance(refused.exception, ConfigError)
     assert CliRunner().invoke(app, [*again, "--force"]).exit_code == 0
@@ -245,6 +277,7 @@ def test_command_writes_the_data_set(tmp_path):
         ({"count": 1, "size": 4}, "size=4: "),
         ({"count": 1, "start": -1}, "start=-1: "),
         ({"count": 1, "image_format": "gif"}, "image_format='gif': "),
+        ({"count": 1, "objects": "some"}, "objects='some': scenes show few objects or many; use few or many"),
     ],
 )
 def test_impossible_wishes_are_refused_before_anything_is_written(tmp_path, arguments, word):

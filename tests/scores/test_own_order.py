@@ -125,7 +125,7 @@ def test_npz_with_everything(tmp_path: Path, images: str, classes: str) -> None:
     file = read_scores(path)
     assert_same(file)
     assert file.labels is not None
-    assert file.labels.table == LabelTable(IMAGES, CLASSES, labels, None, truth)
+    assert file.labels.table == LabelTable(IMAGES, CLASSES, labels, None, truth, encoding="signed")
     assert file.uncertainty is not None
     assert np.allclose(file.uncertainty, SCORES / 10)
 
@@ -249,7 +249,9 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_labels_are_brought_into_the_order_of_the_scores() -> None:
     file = ScoreTable(Path("s.csv"), IMAGES, CLASSES, SCORES.astype(np.float32))
     cells = np.array([[0, 1], [1, 0], [-1, -1], [0, -1]])
-    table = LabelTable(("x", "9 a.jpg", "08", "007.jpg"), ("dog", "cat"), cells, None, -cells)
+    table = LabelTable(
+        ("x", "9 a.jpg", "08", "007.jpg"), ("dog", "cat"), cells, None, -cells, encoding="signed"
+    )
     labels = file.match_labels(table, Path("labels.csv"))
     assert labels.images == IMAGES
     assert labels.classes == CLASSES
@@ -270,7 +272,9 @@ def test_labels_of_other_images_or_classes_are_refused(
     images: tuple[str, ...], classes: tuple[str, ...], part: str
 ) -> None:
     file = ScoreTable(Path("s.csv"), IMAGES, CLASSES, SCORES.astype(np.float32))
-    table = LabelTable(images, classes, np.zeros((len(images), len(classes)), dtype=np.int8))
+    table = LabelTable(
+        images, classes, np.zeros((len(images), len(classes)), dtype=np.int8), encoding="signed"
+    )
     with pytest.raises(TableError, match=part):
         file.match_labels(table, Path("labels.csv"))
 
@@ -294,7 +298,10 @@ def test_a_table_may_leave_the_extensions_out() -> None:
     with pytest.raises(
         TableError, match=r"several of its images are 'b' of labels\.csv; write the ids there with"
     ):
-        both.match_labels(LabelTable(("b",), CLASSES, np.zeros((1, 2), dtype=np.int8)), Path("labels.csv"))
+        both.match_labels(
+            LabelTable(("b",), CLASSES, np.zeros((1, 2), dtype=np.int8), encoding="signed"),
+            Path("labels.csv"),
+        )
 
 
 @pytest.mark.parametrize("what", ["images", "classes"])
@@ -303,9 +310,9 @@ def test_scores_without_names_are_matched_by_their_number_only(what: str, tmp_pa
     del names[what]
     file = read_scores(save(tmp_path / "s.npz", scores=SCORES, **names))
     cells = np.array([[1, 0], [0, -1], [0, 0]], dtype=np.int8)
-    same = LabelTable(IMAGES, CLASSES, cells)
+    same = LabelTable(IMAGES, CLASSES, cells, encoding="signed")
     assert file.match_labels(same, Path("labels.csv")) == same
-    more = LabelTable((*IMAGES, "x"), (*CLASSES, "cow"), np.zeros((4, 3), dtype=np.int8))
+    more = LabelTable((*IMAGES, "x"), (*CLASSES, "cow"), np.zeros((4, 3), dtype=np.int8), encoding="signed")
     with pytest.raises(
         TableError, match=f"names no {what} and has . of them, but labels.csv has .; add an array"
     ):

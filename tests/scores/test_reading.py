@@ -26,6 +26,7 @@ def test_every_format_is_read_in_the_order_of_the_table(name: str, drawn: Drawn,
         tuple(drawn.table.images[i] for i in rows),
         tuple(NAMES[i] for i in columns),
         drawn.table.cells[rows][:, columns],
+        encoding="signed",
     )
     path = write_scores(tmp_path / name, other, drawn.scores[rows][:, columns])
     if name == "s.tsv":
@@ -81,7 +82,10 @@ def test_the_long_file_of_predict_is_read(drawn: Drawn, tmp_path: Path) -> None:
 def test_what_the_file_lacks_or_has_too_much_is_told(drawn: Drawn, tmp_path: Path) -> None:
     table = drawn.table
     other = LabelTable(
-        (*table.images[:40], "x.jpg", "y.jpg"), ("plain", 'the "best"', "other"), np.zeros((42, 3))
+        (*table.images[:40], "x.jpg", "y.jpg"),
+        ("plain", 'the "best"', "other"),
+        np.zeros((42, 3)),
+        encoding="signed",
     )
     scores = np.full((42, 3), 0.25, dtype=np.float32)
     scores[3, 0] = np.nan
@@ -102,7 +106,9 @@ def test_what_the_file_lacks_or_has_too_much_is_told(drawn: Drawn, tmp_path: Pat
 
 def test_a_table_may_leave_the_extensions_out(tmp_path: Path) -> None:
     (tmp_path / "scores.csv").write_text("image,cat\nz.jpg,0.1\ndeep/a.JPG,0.2\nb.png,0.3\nscan.1,0.4\n")
-    table = LabelTable(("b", "scan.1", "deep/a"), ("cat",), np.zeros((3, 1), dtype=np.int8))
+    table = LabelTable(
+        ("b", "scan.1", "deep/a"), ("cat",), np.zeros((3, 1), dtype=np.int8), encoding="signed"
+    )
     scores = read_scores(tmp_path / "scores.csv", table)
     assert scores.values[:, 0].tolist() == pytest.approx([0.3, 0.4, 0.2])
     assert scores.notes == ("1 image of the scores is not in the table and was ignored.",)
@@ -112,7 +118,7 @@ def test_a_table_may_leave_the_extensions_out(tmp_path: Path) -> None:
 
 
 def test_columns_that_are_no_class_may_hold_anything(tmp_path: Path) -> None:
-    table = LabelTable(("a", "b"), ("cat",), np.array([[1], [0]]))
+    table = LabelTable(("a", "b"), ("cat",), np.array([[1], [0]]), encoding="signed")
     (tmp_path / "s.csv").write_text("image,note,cat,split\na,hello,0.5,train\nb,,,test\n")
     found = read_scores(tmp_path / "s.csv", table)
     np.testing.assert_array_equal(found.values, [[0.5], [np.nan]])

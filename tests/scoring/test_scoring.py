@@ -296,3 +296,33 @@ def test_a_light_bank_takes_half_the_memory_and_scores_the_same_within_rounding(
 def test_a_generator_must_say_how_it_scores() -> None:
     with pytest.raises(NotImplementedError):
         Generator()(GeneratorInputs(torch.zeros(1, 1, 1), None, torch.zeros(1, 1), torch.zeros(1)))
+
+
+@pytest.mark.parametrize("leave_one_out", [True, False])
+def test_one_feature_for_all_classes_is_scored_and_stored_alike(leave_one_out: bool) -> None:
+    """The short way for features that all classes share gives the scores, gradients and banks of the long one."""
+    draw = torch.Generator().manual_seed(0)
+    kinds = [CrossImageGenerator(3, 5, 4, leave_one_out, shared) for shared in (False, True)]
+    for step in range(6):
+        vectors = torch.randn(6, 5, generator=draw)
+        if step == 4:
+            vectors[0] = torch.nan  # such a feature is not stored
+        labels = torch.randint(-1, 2, (6, 3), generator=draw)
+        labels[:, 2] = 0 if step < 2 else labels[:, 2]  # a class with an empty bank at first
+        images = torch.randperm(9, generator=draw)[:6]  # most of them stored something before
+        found, gradients = [], []
+        for generator in kinds:
+            leaf = vectors.clone().requires_grad_()
+            features = leaf[:, None].expand(-1, 3, -1)
+            inputs = GeneratorInputs(features, None, labels, images, None, None)
+            scores = generator(inputs)
+            found.append(scores)
+            (scores.values * torch.arange(1.0, 4.0)).nan_to_num().sum().backward()
+            gradients.append(leaf.grad)
+            generator.remember(inputs)
+        torch.testing.assert_close(found[1].values, found[0].values, atol=2e-6, rtol=0, equal_nan=True)
+        assert torch.equal(found[0].informative, found[1].informative)
+        torch.testing.assert_close(*gradients, atol=2e-6, rtol=0, equal_nan=True)
+        for name, buffer in kinds[0].named_buffers():
+            torch.testing.assert_close(kinds[1].get_buffer(name), buffer, msg=name)
+    assert int(kinds[0].written.min()) > 4

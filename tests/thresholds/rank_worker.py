@@ -5,6 +5,7 @@ Called with rank, number of processes and a folder, which holds the meeting poin
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from satl.thresholds import (
     MetricThreshold,
     PrecisionThreshold,
     ProportionThreshold,
+    ShrunkenThreshold,
     ThresholdRule,
 )
 
@@ -33,6 +35,7 @@ def rules() -> dict[str, ThresholdRule]:
         "cap": ProportionThreshold(CLASSES, bins=64),
         "mat": MetricThreshold(CLASSES, bins=64),
         "precision": PrecisionThreshold(CLASSES, 0.6, bins=64),
+        "shrunk": ShrunkenThreshold(CLASSES, 0.6, bins=64),
         "permanent": LargeLossThreshold(CLASSES, share_step=0.05, permanent=True, memory=100, bins=64),
     }
 
@@ -72,6 +75,9 @@ def main() -> None:
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=processes)
     torch.save(learn(rank, processes), folder / f"{rank}.pt")
     dist.destroy_process_group()
+    os._exit(
+        0
+    )  # threads of gloo that outlive the group have aborted the end of an interpreter that had nothing left to do
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def tables(seed: int, mix: list[float]) -> tuple[np.ndarray, np.ndarray, np.ndar
 @settings(max_examples=40)
 def test_rows_are_counted_by_hand(seed: int, mix: list[float]) -> None:
     scores, labels, truth = tables(seed, mix)
-    rows = apply_rule(FixedThreshold(3, 0.5), scores, labels, ("a", "b", "c"), truth)
+    rows = apply_rule(FixedThreshold(3, 0.5), scores, labels, ("a", "b", "c"), truth, encoding="signed")
     for c, row in enumerate(rows):
         known = {(n, int(labels[n, c])) for n in range(30) if labels[n, c] != 0}
         above = {n for n in range(30) if scores[n, c] > 0.5}

@@ -231,3 +231,40 @@ def test_impossible_options_are_named() -> None:
     with pytest.raises(ValueError, match="bins"):
         LearnedThreshold(3, bins=1)
     assert "shared=True" in repr(LearnedThreshold(3))
+
+
+@pytest.mark.parametrize("decay", [True, False])
+@pytest.mark.parametrize("optimiser", ["adam", "adamw", "sgd"])
+def test_thresholds_can_have_a_rate_and_a_start_of_their_own(optimiser: str, decay: bool) -> None:
+    whole = nn.Module()
+    whole.network = nn.Linear(2, 2)
+    whole.rules = nn.ModuleDict(
+        {name: LearnedThreshold(2, decay=decay, initial=0.8, rate=0.01) for name in ("intra", "cross")}
+    )
+    config = TrainingConfig(optimiser=optimiser, lr=1e-5, head_lr=1e-4, weight_decay=5e-4)
+    groups = make_optimiser(whole, config).param_groups
+    assert [group["lr"] for group in groups] == [0.01, 0.01, 1e-4]
+    assert [group["weight_decay"] for group in groups] == [5e-4 if decay else 0.0] * 2 + [5e-4]
+    assert groups[0]["params"][0] is whole.rules["intra"].value
+    assert whole.rules["cross"].value.tolist() == pytest.approx([0.8, 0.8])
+    for wrong in ({"initial": 1.5}, {"rate": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            LearnedThreshold(2, **wrong)
+
+
+def test_adamw_leaves_a_threshold_at_one_and_an_own_rate_from_below_moves_it() -> None:
+    scores, labels = torch.tensor([[0.9], [0.85], [0.2]]), torch.tensor([[1], [1], [-1]])
+
+    def after(**options: float) -> float:
+        rule = LearnedThreshold(1, decay=False, **options)
+        whole = nn.Module()
+        whole.network, whole.rules = nn.Linear(1, 1), nn.ModuleDict({"cross": rule})
+        optimiser = make_optimiser(whole, TrainingConfig(optimiser="adamw", lr=1e-4))
+        for _ in range(50):
+            optimiser.zero_grad()
+            (rule.loss(scores, labels) + 0.0 * whole.network(torch.zeros(1)).sum()).backward()
+            optimiser.step()
+        return float(rule.value.detach())
+
+    assert after() == 1.0
+    assert 0.2 < after(initial=0.8, rate=0.01) < 0.5

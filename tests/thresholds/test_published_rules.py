@@ -22,6 +22,7 @@ from satl.thresholds import (
     PrecisionThreshold,
     ProportionThreshold,
     SemanticAwareThreshold,
+    ShrunkenThreshold,
     ThresholdRule,
 )
 from satl.thresholds.functional import largest_cells, negative_labels
@@ -237,6 +238,50 @@ def test_precision_emits_nothing_where_the_surest_known_cell_is_negative() -> No
     assert rule.value.tolist() == [pytest.approx(3 / 16), 1.0]
 
 
+# Shrunken precision
+
+
+@given(
+    table=unit_tables(),
+    bins=st.sampled_from([4, 16]),
+    percent=st.sampled_from([0, 50, 75, 90, 100]),
+    strength=st.sampled_from([0, 1, 10]),
+    floor=st.sampled_from([Fraction(0), Fraction(1, 2)]),
+    min_count=st.sampled_from([1, 1, 20]),
+)
+@settings(max_examples=80)
+def test_shrunken_precision_takes_the_lowest_bin_that_is_precise_enough(
+    table: Table, bins: int, percent: int, strength: int, floor: Fraction, min_count: int
+) -> None:
+    rows, marks = plain(table)
+    options = (percent / 100, strength, float(floor))
+    rule = moved(ShrunkenThreshold(table[0].shape[1], *options, bins=bins, min_count=min_count), table)
+    wanted = (Fraction(percent, 100), strength, floor, min_count)
+    first = [
+        reference.first_bin_by_shrunken_precision(rows, marks, c, bins, *wanted) for c in range(len(rows[0]))
+    ]
+    for c, bin_index in enumerate(first):
+        if bin_index == 0:  # a score of exactly 0 lies above no threshold
+            table[0][:, c].clamp_(min=1e-6)
+    assert_accepts_from(rule, table, bins, first)
+
+
+def test_shrunken_precision_of_a_rare_class_is_not_taken_at_its_word() -> None:
+    """Two lucky positives prove little where other classes are often wrong at their scores."""
+    scores = torch.cat([torch.linspace(0.0, 1.0, 201), torch.tensor([0.42, 0.41, 0.05])]).unsqueeze(1)
+    scores = scores.repeat(1, 2)
+    labels = torch.where(scores > 0.7, 1, -1)
+    labels[60:141:2] = 1
+    labels[:, 1] = 0
+    labels[-3:, 0] = 0
+    labels[-3:, 1] = torch.tensor([1, 1, -1])
+    alone = moved(PrecisionThreshold(2, 0.9), (scores, labels), parts=1)
+    shrunken = moved(ShrunkenThreshold(2, 0.9, strength=30), (scores, labels), parts=1)
+    assert float(alone.value[1]) < 0.42
+    assert 0.42 < float(shrunken.value[1]) < 0.75
+    assert float(alone.value[0]) == pytest.approx(float(shrunken.value[0]), abs=0.02)
+
+
 # Large losses
 
 
@@ -345,6 +390,7 @@ RULES = [
     ProportionThreshold(4),
     MetricThreshold(4),
     PrecisionThreshold(4, 0.6, rate=0.5),
+    ShrunkenThreshold(4, 0.6, rate=0.5),
 ]
 names = [type(rule).__name__ for rule in RULES]
 
@@ -382,7 +428,14 @@ def test_repeated_updates_end_at_the_limit(rule: ThresholdRule) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold, SemanticAwareThreshold],
+    [
+        FlexibleThreshold,
+        ProportionThreshold,
+        MetricThreshold,
+        PrecisionThreshold,
+        ShrunkenThreshold,
+        SemanticAwareThreshold,
+    ],
 )
 @pytest.mark.parametrize(
     "labels",
@@ -406,7 +459,8 @@ def test_classes_without_evidence_never_emit(make: type[ThresholdRule], labels: 
 
 
 @pytest.mark.parametrize(
-    "make", [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold]
+    "make",
+    [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold, ShrunkenThreshold],
 )
 def test_an_update_without_news_changes_nothing(make: type[ThresholdRule]) -> None:
     rule = moved(make(4), usual())
@@ -449,7 +503,8 @@ def test_nothing_waits_for_the_device(rule: ThresholdRule) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold]
+    "make",
+    [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold, ShrunkenThreshold],
 )
 def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
     scores, labels = usual()
@@ -473,6 +528,8 @@ def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
         (PrecisionThreshold, {"precision": 1.1}, "precision"),
         (PrecisionThreshold, {"rate": 2.0}, "rate"),
         (PrecisionThreshold, {"bins": 0}, "bins"),
+        (ShrunkenThreshold, {"strength": -1.0}, "strength"),
+        (ShrunkenThreshold, {"floor": 1.1}, "floor"),
         (LargeLossThreshold, {"share_step": 1.5}, "share_step"),
         (LargeLossThreshold, {"memory": 0}, "memory"),
     ],

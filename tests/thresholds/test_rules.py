@@ -112,6 +112,24 @@ def test_state_dict_round_trip_goes_on_as_if_nothing_happened(make: type[Thresho
         assert torch.equal(tensor, second.state_dict()[name])
 
 
+def test_linear_decay_by_steps_goes_as_far_in_an_epoch_as_it_has_updates() -> None:
+    rule = LinearDecayThreshold(3, start=0.9, step=0.1, end=0.45, update_every=4)
+    seen = []
+    for _ in range(2):
+        rule.update()
+        for step in range(10):
+            if rule.updates_after(step, 10):
+                rule.update()
+        seen.append(float(rule.value[0]))
+    assert seen == pytest.approx([0.8, 0.6])
+    rule.update()
+    rule.update()
+    assert rule.value.tolist() == pytest.approx([0.45] * 3)
+    assert not LinearDecayThreshold(3).updates_after(4, 10)
+    with pytest.raises(ValueError, match="update_every must be at least 1"):
+        LinearDecayThreshold(3, update_every=0)
+
+
 def test_linear_decay_is_the_published_schedule() -> None:
     rule = LinearDecayThreshold(3)
     for epoch, wanted in reference.SST_SCHEDULE.items():

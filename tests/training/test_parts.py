@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import shutil
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,8 +15,8 @@ from torch import nn
 
 from satl.errors import RunError
 from satl.methods import StepResult
-from satl.runs.config import TrainingConfig
 from satl.runs.run_folder import RunFolder
+from satl.runs.training_config import TrainingConfig
 from satl.training.averaging import MovingAverage
 from satl.training.checkpoints import (
     load_module,
@@ -178,17 +181,17 @@ def test_the_tally_counts_by_hand() -> None:
     tally.add(StepResult(torch.tensor(3.5), parts, {}, None), labels, truth)
     assert tally.mean_losses() == {"total": 2.5, "classification": 1.5, "pseudo": 1.0}
     assert tally.own_mean_losses() == tally.mean_losses()
-    table = tally.pseudo_labels(with_truth=True)
+    table = tally.pseudo_labels(with_truth=True, expected=2.25)
     assert {name: row["emitted"] for name, row in table.items()} == {"intra": 2, "cross": 2, "union": 4}
     assert (table["intra"]["micro_precision"], table["intra"]["micro_recall"]) == (1.0, 0.5)
     assert (table["cross"]["micro_precision"], table["cross"]["micro_recall"]) == (0.5, 0.5)
     assert table["union"]["micro_precision"] == pytest.approx(2 / 3)
     assert table["union"]["micro_recall"] == 1.0
-    assert tally.pseudo_labels(with_truth=False)["union"] == {"emitted": 4}
+    assert tally.pseudo_labels(False, 2.25)["union"] == {"emitted": 4, "expected": 2.2}
     other = EpochTally(("intra", "cross"), 3, torch.device("cpu"))
     other.load_state_dict(tally.state_dict())
     assert other.mean_losses() == tally.mean_losses()
-    assert other.pseudo_labels(True) == table
+    assert other.pseudo_labels(True, 2.25) == table
     assert EpochTally((), 3, torch.device("cpu")).own_mean_losses() == {}
 
 
@@ -215,7 +218,11 @@ def test_a_checkpoint_takes_the_place_of_the_old_one_only_when_complete(tmp_path
     assert content(folder) == "one"
     write(folder, "two")
     assert content(folder) == "two"
-    assert [path.name for path in folder.checkpoints.iterdir()] == ["last"]
+    assert held(folder) == {"last": "two", "last.previous": "one"}
+
+
+def held(folder: RunFolder) -> dict[str, str]:
+    return {path.name: (path / "content").read_text() for path in sorted(folder.checkpoints.iterdir())}
 
 
 def test_a_crash_between_the_two_renames_loses_nothing(
@@ -240,22 +247,41 @@ def test_a_crash_between_the_two_renames_loses_nothing(
         assert content(folder) == "one"
     write(folder, "four")
     assert content(folder) == "four"
-    assert [path.name for path in folder.checkpoints.iterdir()] == ["last"]
+    assert held(folder) == {"last": "four", "last.previous": "one"}
 
 
-def test_a_crash_before_the_old_one_is_removed_leaves_the_new_one(
+def test_a_crash_while_the_one_before_is_removed_leaves_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = RunFolder.create(tmp_path / "run")
     write(folder, "one")
+    write(folder, "two")
+
+    def crash(place: Path, **_: Any) -> None:
+        if "previous" in place.name:
+            raise KeyboardInterrupt
+        shutil.rmtree(place)
+
     with monkeypatch.context() as patch:
-        patch.setattr("satl.runs.run_folder.shutil.rmtree", lambda *args, **kwargs: None)
-        write(folder, "two")
-    assert (folder.checkpoints / "last.old").exists()
+        patch.setattr(
+            "satl.runs.checkpoint_folders.shutil", SimpleNamespace(**{**vars(shutil), "rmtree": crash})
+        )
+        with pytest.raises(KeyboardInterrupt):
+            write(folder, "three")
+    # What is half removed is not taken for a checkpoint.
+    assert sorted(held(folder)) == ["last", "last.new", "last.previous.removed"]
     assert content(folder) == "two"
-    write(folder, "three")
-    assert content(folder) == "three"
-    assert [path.name for path in folder.checkpoints.iterdir()] == ["last"]
+    write(folder, "four")
+    assert held(folder) == {"last": "four", "last.previous": "two"}
+
+
+def test_a_checkpoint_that_satl_0_1_left_between_two_renames_is_found(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "run")
+    (folder.checkpoints / "last.old").mkdir()
+    (folder.checkpoints / "last.old" / "content").write_text("zero")
+    assert content(folder) == "zero"
+    write(folder, "one")
+    assert held(folder) == {"last": "one"}
 
 
 def test_a_run_folder_is_never_overwritten(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from satl.errors import RunError
 from satl.methods import METHODS
+from satl.runs.data import load_data
 from satl.runs.run_folder import RunFolder
 from satl.training.checkpoints import save_module, save_state
 from satl.training.display import Display
@@ -222,7 +223,11 @@ def test_a_full_disk_is_told_and_leaves_the_checkpoint_to_go_on_from(tmp_path: P
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     # What was half written takes no room any more.
-    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == ["best", "last"]
+    assert sorted(path.name for path in (tmp_path / "cut" / "checkpoints").iterdir()) == [
+        "best",
+        "last",
+        "last.previous",
+    ]
     resume(tmp_path / "cut")
     assert_same_run(tmp_path / "alone", tmp_path / "cut")
 
@@ -246,10 +251,72 @@ def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
         resume(tmp_path / "run")
     with pytest.raises(Killed):
         train(tmp_path / "other", tiny_config("training.checkpoint_steps=1"), KillAt(epoch=0, step=2))
-    with pytest.raises(RunError, match=r"'best'; no epoch was validated yet.*train\(resume="):
+    with pytest.raises(RunError, match=r"'best'; no model was kept yet.*train\(resume="):
         RunFolder.open(tmp_path / "other").checkpoint("best")
     with pytest.raises(Killed):
         train(tmp_path / "rare", tiny_config("training.checkpoint_epochs=9"), KillAt(epoch=3, step=3))
     assert RunFolder.open(tmp_path / "rare").checkpoint("best").is_dir()
     with pytest.raises(RunError, match=r"'last'; the run was stopped .*remove the folder and start again\.$"):
         resume(tmp_path / "rare")
+
+
+class ResumeBeside(Display):
+    """Tries to resume the run, and to begin it anew, while it is being trained."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.messages = folder, list[str]()
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        for second in (lambda: resume(self.folder), lambda: train(self.folder, tiny_config())):
+            with pytest.raises(RunError) as refusal:
+                second()
+            self.messages.append(str(refusal.value))
+
+
+def test_a_run_is_trained_once_at_a_time(tmp_path: Path) -> None:
+    config = tiny_config("training.epochs=2", "training.stage1_epochs=1")
+    train(tmp_path / "alone", config)
+    beside = ResumeBeside(tmp_path / "run")
+    train(tmp_path / "run", config, beside)
+    assert len(beside.messages) == 4
+    assert beside.messages[0].endswith(
+        "run: is being trained by this process; wait for it, or stop it there."
+    )
+    assert "already holds a run" in beside.messages[1]
+    assert_same_run(tmp_path / "alone", tmp_path / "run")
+
+
+def test_two_runs_that_begin_in_one_folder_at_once(tmp_path: Path) -> None:
+    config = tiny_config("training.epochs=1", "training.stage1_epochs=1")
+    data = load_data(config)
+    first = Trainer.start(config, data, RunFolder(tmp_path / "run"))
+    (tmp_path / "run" / "config.yaml").unlink()  # the second one looked before it was there
+    with pytest.raises(RunError, match="is being trained by this process"):
+        Trainer.start(config, data, RunFolder(tmp_path / "run"))
+    first.fit()
+    assert first.finished
+
+
+def test_what_a_kill_at_the_last_file_event_left_is_removed(tiny_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_run, tmp_path / "run")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    names = sorted(entry.name for entry in checkpoints.iterdir())
+    for left in ("best.previous", "best.previous.removed", "last.new", "last.previous.removed"):
+        shutil.copytree(checkpoints / "best", checkpoints / left)
+    assert resume(tmp_path / "run").finished
+    assert sorted(entry.name for entry in checkpoints.iterdir()) == names
+    assert_same_run(tiny_run, tmp_path / "run")
+    # Between two renames it is the checkpoint itself.
+    (checkpoints / "best").rename(checkpoints / "best.previous")
+    resume(tmp_path / "run")
+    assert (checkpoints / "best.previous").is_dir()
+
+
+def test_a_log_that_finds_no_room_does_not_disturb_a_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny_config("training.epochs=1", "training.stage1_epochs=1")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "train.log").symlink_to("/dev/full")
+    assert train(tmp_path / "run", config).finished
+    assert capsys.readouterr().err == ""

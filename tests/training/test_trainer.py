@@ -56,7 +56,9 @@ def test_the_test_split_is_never_looked_at(tmp_path: Path) -> None:
     cells[data.rows("test")] *= -1
     pixels = data.source._pixels.copy()
     pixels[data.rows("test")] = 0
-    changed = RunData(data.table.with_cells(cells), ArrayImages.from_channels_first(pixels))
+    changed = RunData(
+        data.table.with_cells(cells, encoding="signed"), ArrayImages.from_channels_first(pixels)
+    )
     train(tmp_path / "changed", config, data=changed)
     assert metrics(tmp_path / "run") == metrics(tmp_path / "changed")
 
@@ -95,7 +97,10 @@ def test_what_a_run_writes(tiny_run: Path) -> None:
     facts = json.loads((tiny_run / "environment.json").read_text())
     assert facts["device"] == "cpu"
     assert facts["packages"]["torch"] == torch.__version__.split("+")[0] or facts["packages"]["torch"]
-    assert len((tiny_run / "train.log").read_text().splitlines()) == 4
+    lines = (tiny_run / "train.log").read_text().splitlines()
+    assert sum(": total " in line for line in lines) == 4
+    # Its thresholds are still above all scores, which is told when it begins and at the end.
+    assert sum("next to no pseudo-labels" in line for line in lines) == len(lines) - 4 == 2
 
     data = load_data(tiny_config())
     cells = data.table.cells[data.rows("train")]
@@ -253,7 +258,9 @@ def test_a_validation_without_positives_still_selects(tmp_path: Path) -> None:
     data = load_data(config)
     cells = data.table.cells.copy()
     cells[data.rows("val")] = -1
-    trainer = train(tmp_path / "run", config, data=RunData(data.table.with_cells(cells), data.source))
+    trainer = train(
+        tmp_path / "run", config, data=RunData(data.table.with_cells(cells, encoding="signed"), data.source)
+    )
     assert trainer.best == {"epoch": 0, "mAP": -1.0}
     assert metrics(tmp_path / "run")[0]["val"]["mAP"] is None
 

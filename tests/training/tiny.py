@@ -14,6 +14,7 @@ from satl.runs.config import RunConfig
 from satl.runs.data import RunData, load_data
 from satl.runs.reading import apply_overrides, make_config
 from satl.runs.run_folder import RunFolder
+from satl.runs.settling import settled
 from satl.training.display import Display
 from satl.training.trainer import Trainer
 
@@ -45,8 +46,8 @@ TINY: dict[str, Any] = {
 
 
 def tiny_config(*settings: str) -> RunConfig:
-    """Return the tiny configuration with ``section.key=value`` settings."""
-    return make_config(apply_overrides(TINY, settings), "tiny")
+    """Return the tiny configuration with ``section.key=value`` settings, what its backbone decides written out."""
+    return settled(make_config(apply_overrides(TINY, settings), "tiny"))
 
 
 def train(

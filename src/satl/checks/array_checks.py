@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from satl.checks import LABELS
-from satl.errors import ArrayError
+from satl.checks.label_meanings import (
+    ABSENT,
+    BLANK,
+    ENCODINGS,
+    PRESENT,
+    Encoding,
+    find_encoding,
+    pass_encoding,
+    readings,
+    refusal,
+)
+from satl.errors import ArrayError, Sentence
 
 FloatMatrix = npt.NDArray[np.floating[Any]]
 LabelMatrix = npt.NDArray[np.int8]
@@ -27,7 +39,7 @@ def as_real_matrix(scores: npt.ArrayLike, name: str = "scores") -> FloatMatrix:
     >>> as_real_matrix([[1, float("nan")]])
     array([[ 1., nan]])
     """
-    array = np.asarray(scores)
+    array = as_array(scores)
     if array.ndim != 2:
         raise ArrayError(f"{name} must have the shape (images, classes), not {array.shape}.")
     if array.dtype == np.float16:
@@ -60,35 +72,121 @@ def as_scores(scores: npt.ArrayLike, name: str = "scores") -> FloatMatrix:
     return array
 
 
-def as_labels(labels: npt.ArrayLike, shape: tuple[int, ...], name: str = "labels") -> LabelMatrix:
+def as_labels(
+    labels: npt.ArrayLike, shape: tuple[int, ...], name: str = "labels", encoding: str | None = None
+) -> LabelMatrix:
     """Return ``labels`` as an int8 array of ``shape`` with values +1 present, -1 absent, 0 unknown.
 
+    Args:
+        labels: numbers or booleans; a tensor is copied to the host.
+        shape: what it must be.
+        name: of the array, for messages.
+        encoding: what its values mean; None: what they leave no doubt of, see :func:`signed_array`.
+
     Raises:
-        ArrayError: the array has another shape or other values, or is of a type that cannot hold all three.
+        ArrayError: the array has another shape or other values, or can be read in several ways.
 
     >>> as_labels([[1.0, -1.0, 0.0]], (1, 3))
     array([[ 1, -1,  0]], dtype=int8)
+    >>> as_labels([[1, 0, 0]], (1, 3), encoding="complete")
+    array([[ 1, -1, -1]], dtype=int8)
     """
-    array = np.asarray(labels)
+    array = as_array(labels)
     if array.shape != shape:
         raise ArrayError(f"The shape of {name} is {array.shape} instead of {shape}, that of the scores.")
-    if array.dtype.kind in "US":
-        raise ArrayError(f"{name} are texts", remedy=LABELS)
-    # In an unsigned type 0 is absent as a rule, and would count as unknown.
-    if array.dtype == np.bool_ or np.issubdtype(array.dtype, np.unsignedinteger):
+    return signed_array(array, name, encoding)
+
+
+def as_array(values: Any) -> npt.NDArray[Any]:
+    """Return an array of anything like one; a tensor of any device is copied to the host."""
+    if hasattr(values, "detach") and hasattr(values, "cpu"):
+        values = values.detach().cpu()
+        if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
+            values = values.float()
+    return np.asarray(values)
+
+
+def signed_array(
+    array: npt.NDArray[Any],
+    name: str = "labels",
+    encoding: str | None = None,
+    place: Callable[[int, int], str] = "row {}, class {}".format,
+) -> LabelMatrix:
+    """Read an array of labels (N, C): int8 with +1 present, -1 absent, 0 unknown.
+
+    Without an encoding an array that holds -1 is read as ``signed``, which is what satl's own arrays are; any other is
+    read as a file is: 1 with NaN, or 1, 0 and NaN, as ``blank``, and 0 without NaN is refused, since it may be absent
+    or unknown. NaN is the blank of files: unknown, or refused by encodings that have no blank.
+
+    Args:
+        array: (N, C) numbers or booleans.
+        name: for messages.
+        encoding: the name of an encoding, or None.
+        place: says where a cell is, from its row and column, counted from 1.
+
+    Raises:
+        ArrayError: the array can be read in several ways, or holds something that the encoding does not read.
+
+    >>> signed_array(np.array([[1.0, 0.0, np.nan]]))
+    array([[ 1, -1,  0]], dtype=int8)
+    >>> signed_array(np.array([[1, 0, 0]]))
+    Traceback (most recent call last):
+    satl.errors.ArrayError: labels: can be read in 2 ways (0 in 2 cells, 1 in 1 cell); pass encoding='complete' ...
+    """
+    if array.dtype.kind not in "biuf":
+        raise ArrayError(f"{name} must be numbers, not {array.dtype}", remedy=LABELS)
+    chosen = _only_reading(array, name) if encoding is None else find_encoding(encoding)
+    if (
+        array.dtype == np.int8
+        and chosen.name == "signed"
+        and (not array.size or (array.min() >= ABSENT and array.max() <= PRESENT))
+    ):
+        return array
+    result = np.zeros(array.shape, dtype=np.int8)
+    read = np.zeros(array.shape, dtype=np.bool_)
+    for value, state in chosen.reads.items():
+        if value in _NUMBERS:
+            where = array == _NUMBERS[value]
+        elif value == BLANK and array.dtype.kind == "f":
+            where = np.isnan(array)
+        else:
+            continue
+        read |= where
+        result[where] = state
+    if not read.all():
+        row, column = (int(index) for index in np.argwhere(~read)[0])
         raise ArrayError(
-            f"{name} must be of a signed type, got {array.dtype}, which cannot hold -1 (absent)",
-            remedy=f"{LABELS} (np.where({name} > 0, 1, -1) when every label is known)",
+            f"{name} hold {array[row, column]} at {place(row + 1, column + 1)}, which encoding '{chosen.name}' does "
+            f"not read ({chosen.summary})",
+            remedy=_remedy(array, chosen),
         )
-    if array.dtype == np.int8:
-        wrong = array.size > 0 and (array.min() < -1 or array.max() > 1)
-        converted = array
-    else:
-        converted = np.sign(np.nan_to_num(array)).astype(np.int8)
-        wrong = bool((converted != array).any())
-    if wrong:
-        row, column = np.argwhere(~np.isin(array, (-1, 0, 1)))[0]
-        raise ArrayError(
-            f"{name} hold {array[row, column]} at row {row + 1}, class {column + 1}", remedy=LABELS
-        )
-    return converted
+    return result
+
+
+_NUMBERS = {"1": 1, "0": 0, "-1": -1}
+
+
+def _only_reading(array: npt.NDArray[Any], name: str) -> Encoding:
+    """Return the encoding of an array that nobody named one for, or refuse to guess."""
+    if array.dtype.kind in "if" and array.size and bool((array == ABSENT).any()):
+        return ENCODINGS["signed"]
+    counts = _value_counts(array)
+    if "0" in counts and BLANK not in counts:
+        raise refusal(counts, name, ArrayError)
+    return ENCODINGS["blank"]
+
+
+def _value_counts(array: npt.NDArray[Any]) -> dict[str, int]:
+    """Count 1, 0, -1 and blank (NaN), most frequent first; what is not there is left out."""
+    found = {value: int(np.count_nonzero(array == number)) for value, number in _NUMBERS.items()}
+    if array.dtype.kind == "f":
+        found[BLANK] = int(np.count_nonzero(np.isnan(array)))
+    return dict(sorted(((v, n) for v, n in found.items() if n), key=lambda item: -item[1]))
+
+
+def _remedy(array: npt.NDArray[Any], chosen: Encoding) -> str | Sentence:
+    """Name the encodings that read all of an array, where the one chosen does not."""
+    counts = _value_counts(array)
+    if sum(counts.values()) != array.size:
+        return LABELS if chosen.name == "signed" else f"write {chosen.summary}"
+    return pass_encoding((encoding, f" ({encoding.summary})") for encoding, _ in readings(counts))

@@ -1,15 +1,19 @@
 """Checks of tensors: labels, scores and thresholds of losses, generators and rules.
 
-They look at shapes and types only, never at values: reading a value would wait for the device.
+Functions that serve a training step look at shapes and types only, never at values: reading a value would wait for the
+device. Modules look at the values where that costs nothing (:class:`LabelReader`).
 """
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from satl.checks import LABELS
-from satl.errors import ArrayError
+from satl.checks.array_checks import as_array, signed_array
+from satl.checks.label_meanings import ABSENT, PRESENT, find_encoding
+from satl.errors import Argument, ArrayError, Sentence
 
 
 def check_cells(values: Tensor, labels: Tensor, name: str = "logits", labels_name: str = "labels") -> None:
@@ -47,13 +51,123 @@ def check_signed(labels: Tensor, name: str = "labels") -> None:
     >>> check_signed(torch.tensor([[True, False]]))
     Traceback (most recent call last):
     satl.errors.ArrayError: labels must be of a signed type, got torch.bool, which cannot hold -1 (absent); use +1
-    present, -1 absent, 0 unknown.
+    present, -1 absent, 0 unknown, or convert them with satl.functional.signed_labels.
     """
     if not labels.dtype.is_signed:
         raise ArrayError(
             f"{name} must be of a signed type, got {labels.dtype}, which cannot hold -1 (absent)",
-            remedy=LABELS,
+            remedy=f"{LABELS}, or convert them with satl.functional.signed_labels",
         )
+
+
+def signed_labels(labels: Tensor, encoding: str) -> Tensor:
+    """Convert a batch of labels to +1 present, -1 absent, 0 unknown, without looking at its values.
+
+    Nothing waits for the device, so that a training step may call it. What the encoding does not read becomes unknown;
+    :class:`satl.losses.PartialBCELoss` and the other modules refuse it.
+
+    Args:
+        labels: ``(B, C)`` numbers or booleans.
+        encoding: what they mean, by a name of :data:`satl.labels.ENCODINGS`.
+
+    Returns:
+        ``(B, C)`` int8; labels that are ``signed`` already as they are.
+
+    >>> import torch
+    >>> signed_labels(torch.tensor([[1.0, 0.0, torch.nan]]), "blank")
+    tensor([[ 1, -1,  0]], dtype=torch.int8)
+    >>> signed_labels(torch.tensor([[1, 0, -1]]), "csl")
+    tensor([[ 1, -1,  0]], dtype=torch.int8)
+    """
+    reads = find_encoding(encoding).reads
+    if encoding == "signed":
+        check_signed(labels)
+        return labels
+    numbers = {
+        state: [int(value) for value in ("1", "0", "-1") if reads.get(value) == state] for state in (1, -1)
+    }
+    present, absent = (
+        torch.stack([labels == number for number in numbers[state]]).any(0) for state in (PRESENT, ABSENT)
+    )
+    return present.to(torch.int8) - absent.to(torch.int8)
+
+
+def as_signed(labels: Tensor, encoding: str | None = None, name: str = "labels") -> Tensor:
+    """Read the labels of a whole table: see :func:`satl.checks.array_checks.signed_array`.
+
+    Without an encoding the values are looked at, for which the device is waited for; with one they are converted and
+    not looked at (unless the type is unsigned and would have to hold -1).
+
+    Returns:
+        ``(N, C)`` with +1, -1, 0, on the device where they are.
+
+    >>> import torch
+    >>> as_signed(torch.tensor([[True, False]]))
+    Traceback (most recent call last):
+    satl.errors.ArrayError: labels: can be read in 2 ways (1 in 1 cell, 0 in 1 cell); pass encoding='complete' ...
+    """
+    if encoding is not None and (encoding != "signed" or labels.dtype.is_signed):
+        return signed_labels(labels, encoding)
+    read = signed_array(as_array(labels), name, encoding)
+    return torch.from_numpy(np.array(read)).to(labels.device)
+
+
+class LabelReader:
+    """Reads the labels that a module of a training loop is called with, by one encoding.
+
+    A batch of few images may hold any part of the values of its encoding, so nothing is guessed from it: the encoding
+    is what the module was told. A value that it does not read is refused. On the CPU every batch is looked at. On an
+    accelerator only the first one is, since looking waits for the device, and none where that is forbidden
+    (while a CUDA graph is captured, in PyTorch's synchronisation debug mode). Compiled code looks at none.
+
+    >>> import torch
+    >>> LabelReader("csl")(torch.tensor([[1, 0, -1]]))
+    tensor([[ 1, -1,  0]], dtype=torch.int8)
+    >>> LabelReader("complete")(torch.tensor([[1, 0, -1]]))
+    Traceback (most recent call last):
+    satl.errors.ArrayError: labels hold -1 at row 1, class 3, which encoding 'complete' does not read (1 present, 0 ...
+    """
+
+    def __init__(self, encoding: str = "signed") -> None:
+        self.encoding = find_encoding(encoding).name
+        self._looked = False
+
+    def __call__(self, labels: Tensor, name: str = "labels") -> Tensor:
+        """Return the labels with +1, -1, 0."""
+        if self.encoding == "signed" and not labels.dtype.is_signed:
+            raise ArrayError(
+                f"{name} must be of a signed type, got {labels.dtype}, which cannot hold -1 (absent)",
+                remedy=Sentence(
+                    f"{LABELS}, or pass {{complete}} where the module is made, if every label is known",
+                    complete=Argument("encoding", "complete"),
+                ),
+            )
+        if not torch.compiler.is_compiling() and not torch.jit.is_tracing():  # type: ignore[attr-defined]
+            self._look(labels, name)
+        return signed_labels(labels, self.encoding)
+
+    def _look(self, labels: Tensor, name: str) -> None:
+        if labels.device.type == "cpu":
+            found = labels.detach()
+            if found.dtype == torch.bfloat16:
+                found = found.float()
+            # Memory that NumPy shares: this cannot wait for a device, because there it is an error.
+            values = np.from_dlpack(found)
+        elif self._looked or not _may_wait(labels.device):
+            return
+        else:
+            self._looked = True
+            values = as_array(labels)
+        signed_array(values, name, self.encoding)
+
+
+def _may_wait(device: torch.device) -> bool:
+    """Whether the host may wait for a device now."""
+    if device.type == "meta":
+        return False
+    if device.type != "cuda":
+        return True
+    return not torch.cuda.is_current_stream_capturing() and torch.cuda.get_sync_debug_mode() == 0
 
 
 def as_thresholds(scores: Tensor, thresholds: Tensor | float) -> Tensor:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
 import unicodedata
 import warnings
+from contextlib import suppress
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -19,12 +19,15 @@ _COMMANDS = {
     "convert": "labels:convert_command",
     "scenes": "scenes:scenes",
     "pack": "pack:pack",
+    "embed": "embed:embed",
     "train": "train:train",
     "recipes": "recipes:recipes",
     "evaluate": "evaluate:evaluate",
+    "compare": "compare:compare",
     "predict": "predict:predict",
     "methods": "methods:methods",
     "thresholds": "thresholds:thresholds",
+    "zeroshot": "zero_shot:zero_shot",
     "demo": "demo:demo",
     "experiment": "experiment:experiment",
     "figures": "figures:figures",
@@ -36,6 +39,8 @@ _COMMANDS = {
     "export": "export:export_command",
     "import": "export:import_command",
     "onnx": "onnx:onnx",
+    "doctor": "doctor:doctor",
+    "schema": "schema:schema",
 }
 """Command -> the module of this folder and the function that runs it, in the order of the help text."""
 
@@ -47,10 +52,12 @@ def main() -> None:
 
     from satl.cli.wording import shell_words
     from satl.errors import SatlError, Stopped
+    from satl.files import is_disk_error
 
     _escape_unencodable_output()
     # Pillow warns of a large image and reads it all the same; one that is too large is an error.
     warnings.filterwarnings("ignore", message=r"Image size \(\d+ pixels\) exceeds limit")
+    warnings.showwarning = _show_warning
     app = typer.Typer(
         name="satl",
         help="Multi-label image recognition when most labels are missing.",
@@ -61,7 +68,8 @@ def main() -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    add_commands(app)
+    # Of the commands only the one that is called is read: the others would take time and change nothing.
+    add_commands(app, *(name for name in sys.argv[1:2] if name in _COMMANDS))
     try:
         app()
     except SatlError as error:
@@ -71,12 +79,16 @@ def main() -> None:
         )
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        # Libraries look for a place for temporary files while they are imported.
+        nowhere = "No usable temporary directory" in str(error.strerror)
+        if not nowhere and not is_disk_error(error):
             raise
         _discard_output()
-        where = "the output" if error.filename is None else error.filename
+        what = f"{'the output' if error.filename is None else error.filename} cannot be written"
+        if nowhere:
+            what = "no folder for temporary files can be written to"
         Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(
-            f"error: {where} cannot be written ({error.strerror}): make room, then run the command again."
+            f"error: {what} ({error.strerror}): make room or lift the limit, then run the command again."
         )
         sys.exit(2)
 
@@ -98,6 +110,26 @@ def _in_one_line(message: str) -> str:
         character.encode("unicode_escape").decode() if unicodedata.category(character) == "Cc" else character
         for character in message
     )
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of satl as one sentence, and any other as Python does."""
+    from satl.errors import SatlWarning
+
+    text = (
+        f"warning: {_in_one_line(str(message))}\n"
+        if issubclass(category, SatlWarning)
+        else warnings.formatwarning(message, category, filename, lineno, line)
+    )
+    with suppress(OSError):
+        (file or sys.stderr).write(text)
 
 
 def _discard_output() -> None:

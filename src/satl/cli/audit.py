@@ -126,7 +126,7 @@ def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:
     folder = CompletedFolder.open(out)
     table = folder.read_labels()
     sample, said, without = read_audit(answers, table, folder.read_bands(table))
-    result = estimate_audit(sample, said, confidence)
+    result = estimate_audit(sample, said, confidence, encoding="signed")
     names = list(table.classes) if sample.by == "class" else ["all classes"]
     content = {
         "answers": str(answers),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -11,21 +11,28 @@ from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import ConfigError, in_shell, nearest
 
 if TYPE_CHECKING:
+    from satl.completion.workflow.case import Case
     from satl.completion.workflow.complete import Completion
+    from satl.completion.workflow.from_table import TableModel
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 
 
 def complete_command(
     run: Annotated[
-        Path | None, typer.Argument(metavar="RUN", help="Folder of a run, trained with data.holdout.")
+        Path | None,
+        typer.Argument(
+            metavar="TABLE|RUN",
+            help="A label table, with --images: its images are embedded and a model is trained on the features, which "
+            "takes minutes. Or the folder of a run, trained with data.holdout.",
+        ),
     ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(
             "--scores",
-            help="Instead of RUN: scores of any model, .csv, .parquet, .arrow (image,CLASS,...) or .npz (scores, "
-            "images, classes, and labels if there is no --labels), or a folder of `satl predict`.",
+            help="Instead of TABLE or RUN: scores of any model, .csv, .parquet, .arrow (image,CLASS,...) or .npz "
+            "(scores, images, classes, and labels if there is no --labels), or a folder of `satl predict`.",
         ),
     ] = None,
     labels: Annotated[
@@ -69,7 +76,32 @@ def complete_command(
     ] = None,
     images: Annotated[
         Path | None,
-        typer.Option("--images", help="Folder or packed store of the images, noted for the review."),
+        typer.Option(
+            "--images",
+            help="Folder of the images: those of TABLE; otherwise (a packed store too) only noted for the review.",
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option("--features", help="With TABLE: features of its images, of `satl embed` or your own."),
+    ] = None,
+    backbone: Annotated[
+        str | None,
+        typer.Option("--backbone", help="With TABLE: any timm model; a ResNet-50 if none is named."),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights", help="With TABLE: a file with the weights of the backbone, instead of a download."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="With TABLE: change the training, section.key=value; repeatable."),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option("--model", help="With TABLE: folder that keeps features and run; by default OUT-model."),
     ] = None,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
@@ -84,13 +116,16 @@ def complete_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
 ) -> None:
     """Fill the unknown cells of a table as far as a precision can be promised, and propose the rest for review."""
+    from satl.api.given_data import is_table_path
     from satl.completion.outputs.completed_folder import CompletedFolder
     from satl.completion.statistics.assessment import CompletionSettings
     from satl.completion.workflow.complete import complete
+    from satl.completion.workflow.from_table import TableModel
 
     if (run is None) == (scores is None):
         raise ConfigError(
-            "satl complete needs RUN, or --scores FILE with --labels TABLE: give one of the two."
+            "satl complete needs TABLE with --images DIR, or RUN, or --scores FILE with --labels TABLE: give one of "
+            "them."
         )
     if out is None:
         raise ConfigError("satl complete needs a folder to write: give it with -o OUT.")
@@ -100,12 +135,22 @@ def complete_command(
     choices = ("same", "prevalence")
     if transfer not in choices:
         raise ConfigError(f"--transfer {transfer}: is none of same, prevalence{nearest(transfer, choices)}.")
+    table = run if run is not None and is_table_path(run) else None
     if run is not None and (held_out is not None or certify_on is not None):
         raise ConfigError("--held-out and --certify-on belong to --scores: a run has its own.")
-    if run is not None and labels is None and (encoding is not None or ignore_column):
+    if table is not None and labels is not None:
+        raise ConfigError(f"--labels {labels}: {table} is the table already; leave out one of the two.")
+    if run is not None and table is None and labels is None and (encoding is not None or ignore_column):
         raise ConfigError(
             "--encoding and --ignore-column say how --labels TABLE is read: a run knows that of its own table."
         )
+    if table is None:
+        given = {"--features": features, "--backbone": backbone, "--weights": weights, "--set": settings}
+        for name, value in (given | {"--model": model}).items():
+            if value:
+                raise ConfigError(
+                    f"{name} belongs to TABLE, of which a model is trained first; leave it out."
+                )
     if plan is not None and transfer == "prevalence":
         raise ConfigError(
             "--plan and --transfer prevalence: cells picked by their score say nothing about the share of positives; "
@@ -114,9 +159,26 @@ def complete_command(
     CompletedFolder.check_free(out, force)
     family: Literal["class", "table"] = "table" if family_wise else "class"
     assumed: Literal["same", "prevalence"] = "prevalence" if transfer == "prevalence" else "same"
-    settings = CompletionSettings(precision, confidence, family, assumed, review_only)
+    wanted = CompletionSettings(precision, confidence, family, assumed, review_only)
     columns = tuple(ignore_column or ())
-    if run is not None:
+    if table is not None:
+        case = _case_from_table(
+            table,
+            TableModel.beside(out) if model is None else TableModel(model),
+            backbone,
+            weights,
+            images=images,
+            features=features,
+            encoding=encoding,
+            ignore_columns=columns,
+            settings=settings or (),
+            plan=plan,
+            checkpoint=checkpoint,
+            review_only=review_only,
+            force=force,
+            quiet=quiet,
+        )
+    elif run is not None:
         from satl.cli.progress import loading
         from satl.completion.workflow.from_run import case_from_run
 
@@ -151,7 +213,26 @@ def complete_command(
         from satl.review.merge import confirmed_cells
 
         case = with_confirmed(case, confirmed_cells(reviewed, case.table))
-    _print(complete(case, out, settings, list_all=list_all, force=force))
+    _print(complete(case, out, wanted, list_all=list_all, force=force))
+
+
+def _case_from_table(
+    table: Path, model: TableModel, backbone: str | None, weights: Path | None, quiet: bool, **further: Any
+) -> Case:
+    """Embed, train and score, with a bar for the first and the lines of a training for the second."""
+    from satl.cli.progress import RichDisplay, loading
+    from satl.completion.workflow.from_table import BACKBONE, case_from_table
+    from satl.inference.embedder import Embedding
+
+    with loading("Embedding", quiet) as progress:
+        return case_from_table(
+            table,
+            model,
+            embedding=Embedding(backbone or BACKBONE, weights),
+            progress=progress,
+            display=lambda data: None if quiet else RichDisplay(data),
+            **further,
+        )
 
 
 def _print(done: Completion) -> None:

@@ -57,6 +57,12 @@ def evaluate(
         values = (interpolated, plain, counts.OP, counts.OR, counts.OF1, counts.CP, counts.CR, counts.CF1)
         table.add_row(name, *("" if value is None else percent(value, 2) for value in values))
     console.print(table)
+    if evaluation.left_out:
+        number = evaluation.left_out
+        console.print(
+            f"Left out, cannot be read: {number:,} of the {evaluation.num_images + number:,} images of the split; "
+            "they are in none of these numbers."
+        )
     if evaluation.not_measurable:
         console.print(f"Not measurable, no known positive: {', '.join(evaluation.not_measurable)}.")
     certain = [row.name for row in evaluation.per_class if row.known_positives and not row.known_negatives]

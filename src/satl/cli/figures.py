@@ -19,6 +19,9 @@ def figures(
     ] = None,
     formats: Annotated[str, typer.Option("--format", help="svg, pdf, png, separated by commas.")] = "svg,pdf",
     only: Annotated[str | None, typer.Option(help="Numbers of figures, separated by commas.")] = None,
+    epoch: Annotated[
+        int | None, typer.Option(min=1, help="Epoch of figure 8, one that training.keep_epochs kept.")
+    ] = None,
 ) -> None:
     """Draw the figures of the paper from runs; print for each what was drawn, or what it still needs."""
     from rich.console import Console
@@ -34,7 +37,7 @@ def figures(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     names = [name.strip() for name in formats.split(",") if name.strip()]
     lacking: dict[str, None] = {}
-    for drawn in draw_each(folders, out, names or ["svg"], numbers, progress.print):
+    for drawn in draw_each(folders, out, names or ["svg"], numbers, progress.print, epoch):
         lacking |= dict.fromkeys(drawn.lacking)
         if drawn.files:
             first, *others = drawn.files

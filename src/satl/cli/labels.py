@@ -70,7 +70,8 @@ def inspect_command(
         bool,
         typer.Option(
             "--all",
-            help="Show every class, not only the thinnest, and with --images every missing or unreadable file.",
+            help="Show every class, not only the thinnest, and with --images every missing or unreadable file and "
+            "all copies.",
         ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
@@ -103,16 +104,14 @@ def mask_command(
     ] = False,
 ) -> None:
     """Hide known labels by the published recipe; the complete labels are kept apart as truth."""
+    from satl.files import split_ending
     from satl.labels import mask_table, open_table, write_table
     from satl.labels.io import check_new_files, find_format, table_files
     from satl.labels.masking import check_proportion
 
     check_proportion(proportion)
-    target = (
-        table.with_name(f"{table.stem}.known-{proportion:g}-seed-{seed}{table.suffix}")
-        if out is None
-        else out
-    )
+    stem, ending = split_ending(table)
+    target = table.with_name(f"{stem}.known-{proportion:g}-seed-{seed}{ending}") if out is None else out
     # Of the kinds of .json only this one can say unknown.
     format = "lvis" if target.suffix.lower() == ".json" else None
     written = table_files(target, find_format(target, writing=True, name=format), with_truth=True)
@@ -300,14 +299,17 @@ def _print_report(report: Inspection, show_all: bool, images: Sequence[str]) -> 
         _say(console, f"truth      {report.truth_known:,} cells, {report.truth_contradicted:,} contradicted")
     if report.files is not None:
         files = report.files
-        groups = len(files.duplicates)
+        groups, near = len(files.duplicates), len(files.near_duplicates)
         _say(
             console,
             f"files      {files.checked:,} looked for: {len(files.missing):,} missing, "
-            f"{len(files.unreadable):,} unreadable, {groups:,} group{'s' * (groups != 1)} of duplicates",
+            f"{len(files.unreadable):,} unreadable, {groups:,} group{'s' * (groups != 1)} of duplicates"
+            + (f", {near:,} of near duplicates" if near else ""),
         )
-        if not show_all and len(files.missing) + len(files.unreadable) > 1:
-            _say(console, "           --all lists every missing and every unreadable file")
+        if not show_all and len(files.missing) + len(files.unreadable) + groups + near > 1:
+            _say(
+                console, "           --all lists every missing and every unreadable file, and the duplicates"
+            )
     console.print()
     _print_classes(console, report, show_all)
     if show_all and report.files is not None:
@@ -365,6 +367,14 @@ def _print_files(console: Console, files: FileReport, images: Sequence[str]) -> 
             console.print(f"{title} in {files.folder}", style="bold", soft_wrap=True)
         for image, reason in broken:
             _say(console, f"row {rows.position(image) + 1}  {image}{reason}")
+    for title, groups in (("same content", files.duplicates), ("same looks", files.near_duplicates)):
+        if groups:
+            console.print()
+            console.print(f"{title} in {files.folder}", style="bold", soft_wrap=True)
+        for group in groups:
+            splits = f" ({', '.join(group.splits)})" if len(group.splits) > 1 else ""
+            clash = ", labels contradict each other" if group.contradictory else ""
+            _say(console, f"{' = '.join(group.images)}{splits}{clash}")
 
 
 def _remark(entry: ClassReport) -> str:

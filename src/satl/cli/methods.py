@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from satl.methods import Method, Parameters
+    from satl.recipes.method_list import ListedMethod
 
 
 def methods(
@@ -24,11 +26,16 @@ def methods(
     from rich.console import Console
 
     from satl.errors import ConfigError, nearest
+    from satl.recipes.method_list import listed_methods
+
+    console = Console(highlight=False, markup=False)
+    if name is None and not rules:
+        _print_methods(console, listed_methods().values())
+        return
     from satl.methods import METHODS
     from satl.methods.method_parts import RULES
 
-    console = Console(highlight=False, markup=False)
-    choices = RULES if rules else METHODS
+    choices: Iterable[str] = RULES if rules else METHODS
     if name is not None and name not in choices:
         hint = nearest(name, choices) or f"; known: {', '.join(choices)}"
         if not rules and name in RULES:
@@ -36,23 +43,19 @@ def methods(
         raise ConfigError(f"there is no {'rule' if rules else 'method'} '{name}'{hint}.")
     if rules:
         _print_rules(console, name)
-    elif name is None:
-        _print_methods(console)
-    else:
+    elif name is not None:
         _print_method(console, METHODS[name])
 
 
-def _print_methods(console: Console) -> None:
+def _print_methods(console: Console, listed: Iterable[ListedMethod]) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from satl.methods import METHODS
 
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold")
     table.add_column("method", no_wrap=True)
     table.add_column("threshold", no_wrap=True)
     table.add_column("what it does", overflow="fold")
-    for method in METHODS.values():
+    for method in listed:
         source = _short(method.reference)
         about = Text(method.summary).append(f" {source}." if source else "", style="dim")
         table.add_row(Text(method.name, style="bold"), method.rule or "-", about)
@@ -77,6 +80,7 @@ def _short(reference: str) -> str:
 
 def _print_method(console: Console, method: Method) -> None:
     from satl.methods import configure
+    from satl.methods.method_parts import GENERATORS, LOSSES
 
     console.print(method.name, style="bold")
     console.print(method.summary, soft_wrap=True)
@@ -90,6 +94,13 @@ def _print_method(console: Console, method: Method) -> None:
         ("stage 2", method.stage2),
     ):
         console.print(f"{what:<12}{', '.join(names) or '-'}", soft_wrap=True)
+    for section, kinds, has in (
+        ("generators", GENERATORS, method.generators),
+        ("losses", LOSSES, method.losses),
+    ):
+        further = [name for name, part in kinds.items() if part.for_any and name not in has and has]
+        for name in further:
+            console.print(f"{'can have':<12}method.{section}.{name}  {kinds[name].summary}", soft_wrap=True)
     console.print()
     _, parameters = configure(method, {})
     _print_section(console, "method.network", parameters.network)

@@ -38,8 +38,8 @@ def onnx(
 
 
 def _print(written: OnnxFile) -> None:
-    side, count = written.source_size, len(written.classes)
-    typer.echo(f"Input   images         uint8 (N, 3, {side}, {side})")
+    count = len(written.classes)
+    typer.echo(f"Input   {written.input_name:<14} {written.input_kind}")
     typer.echo(f"Output  probabilities  float32 (N, {count})")
     typer.echo(f"Output  present        bool (N, {count})")
     typer.echo(f"Thresholds: {written.thresholds.source}")

@@ -19,6 +19,13 @@ class StoreKind(StrEnum):
     raw = "raw"
 
 
+class BrokenPolicy(StrEnum):
+    """What to do about images that cannot be read."""
+
+    error = "error"
+    skip = "skip"
+
+
 def pack(
     table: Annotated[
         Path | None,
@@ -42,6 +49,16 @@ def pack(
     workers: Annotated[
         int, typer.Option("--workers", min=0, help="Threads that decode; 0: one for every core.")
     ] = 0,
+    broken: Annotated[
+        BrokenPolicy,
+        typer.Option("--broken", help="Images that cannot be read: stop, or leave them out and list them."),
+    ] = BrokenPolicy.error,
+    broken_share: Annotated[
+        float,
+        typer.Option(
+            "--broken-share", min=0.0, max=1.0, help="With --broken skip: the largest share that is left out."
+        ),
+    ] = 0.05,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
     dataset: DatasetOption = None,
@@ -63,7 +80,8 @@ def pack(
     from satl.images import FolderImages, pack_images
 
     labels = _open(table, encoding, None, ignore_column, dataset, option).table
-    source = FolderImages(table if images is None else images, labels.images, size)
+    skip = broken is BrokenPolicy.skip
+    source = FolderImages(table if images is None else images, labels.images, size, allow_missing=skip)
     done = 0
 
     def remember(number: int, total: int) -> None:
@@ -81,18 +99,28 @@ def pack(
                 kind=kind.value,
                 quality=quality,
                 workers=workers,
+                broken_share=broken_share if skip else None,
                 progress=remember,
             )
     except KeyboardInterrupt:
         raise Stopped(
             f"stopped after {done} of {len(source)} images", remedy="run the same command again to resume"
         ) from None
+    if packed.broken:
+        from satl.images.broken_list import BROKEN
+        from satl.images.broken_pictures import left_out_words
+
+        typer.echo(
+            f"{left_out_words(packed.broken, packed.total, out / BROKEN)}. Train with images.broken=skip.",
+            err=True,
+        )
+    stored = packed.total - len(packed.broken)
     if packed.found == packed.total:
-        typer.echo(f"The store {out} holds all {packed.total:,} images already; nothing was done.")
+        typer.echo(f"The store {out} holds all {stored:,} images already; nothing was done.")
         return
     before = f", {packed.found:,} of them earlier" if packed.found else ""
     typer.echo(
-        f"Packed {packed.total:,} images of {size} x {size} pixels{before}: {out} ({kind.value}, "
+        f"Packed {stored:,} images of {size} x {size} pixels{before}: {out} ({kind.value}, "
         f"{packed.num_bytes / 1e6:.1f} MB). Train on it: data.images={out} images.store_size={size}"
     )
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    images: Annotated[list[Path], typer.Argument(help="Image files or folders, or one packed store.")],
+    images: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Image files or folders, or one packed store; one file or folder of features for a run on features."
+        ),
+    ],
     out: Annotated[
         Path,
         typer.Option(
@@ -34,7 +40,9 @@ def predict(
     threshold: ThresholdOption = None,
     thresholds: ThresholdsOption = None,
     checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Images in a batch; 64 by default, 4096 for features.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is at --out.")] = False,
     part_size: Annotated[
         int, typer.Option("--part-size", min=1, help="Images in a file of a folder.")
@@ -47,12 +55,14 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Write class probabilities and decisions for new images; ids are relative to a folder that is given alone."""
+    """Write class probabilities and decisions for new images, or features; ids are relative to a folder given alone."""
     from satl.cli.progress import loading
     from satl.images import is_store
     from satl.inference.prediction import (
         find_images,
         image_ids,
+        open_features,
+        predict_features,
         predict_files,
         predict_store,
         write_predictions,
@@ -75,24 +85,27 @@ def predict(
             where=Argument("out", out),
             remedy="end the name in .csv or .jsonl",
         )
-    files = [] if packed else find_images(images)
     # A wrong path is refused before the work, not after it. Files of the run itself are never replaced.
     kept = RunFolder.open(run)
+    vectors = None if kept.read_features() is None else open_features(run, images)
+    files = [] if packed or vectors is not None else find_images(images)
     decisions = chosen_thresholds(threshold, thresholds)(kept.read_classes())
     if in_parts:
         predict_parts = predict_locally if ray is None else predict_on_ray(ray)
-        ids = image_ids(images, files)
-        folder = PredictionFolder(
-            out, run, checkpoint, ids, files, decisions, part_size=part_size, force=force
-        )
-        _predict_missing(folder, predict_parts, batch_size)
+        ids = image_ids(images, files) if vectors is None else list(vectors.ids)
+        settings: dict[str, Any] = {"part_size": part_size, "force": force, "features": vectors}
+        with closing(PredictionFolder(out, run, checkpoint, ids, files, decisions, **settings)) as folder:
+            _predict_missing(folder, predict_parts, batch_size)
         if thresholds is not None:
             print_classes_without_threshold(decisions, kept.read_classes())
         return
-    inputs = (*files, kept.metrics, kept.thresholds, thresholds)
+    inputs = (*files, *(images if vectors is not None else ()), kept.metrics, kept.thresholds, thresholds)
     write = write_predictions(out, decisions, force=force, inputs=inputs)
     with loading("Reading images") as progress:
-        if packed:
+        if vectors is not None:
+            ids = list(vectors.ids)
+            classes, probabilities = predict_features(run, vectors, checkpoint, batch_size)
+        elif packed:
             ids, classes, probabilities = predict_store(run, images[0], checkpoint, batch_size, progress)
         else:
             ids = image_ids(images, files)
@@ -103,7 +116,7 @@ def predict(
     typer.echo(f"Wrote {len(ids):,} images x {len(classes)} classes to {out}")
 
 
-def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, batch_size: int) -> None:
+def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, batch_size: int | None) -> None:
     """Predict the parts that are missing, and report images that cannot be read."""
     from satl.cli.progress import loading
     from satl.scores.prediction_folder import BROKEN

@@ -24,10 +24,10 @@ def recipes(
             raise ConfigError(error.what, where=name, remedy=error.remedy) from None
         typer.echo(yaml.safe_dump(recipe, sort_keys=False), nl=False)
         return
-    from satl.methods import METHODS
+    from satl.recipes.method_list import listed_methods
 
     typer.echo(
         "A recipe is DATASET/METHOD, for example `satl train --recipe coco/sst+satl --data DIR --out RUN`."
     )
     typer.echo(f"Data sets: {', '.join(recipe_datasets())}")
-    typer.echo(f"Methods:   {', '.join(METHODS)}")
+    typer.echo(f"Methods:   {', '.join(listed_methods())}")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -18,6 +19,9 @@ from satl.cli.labels import (
 )
 from satl.cli.wording import shell_words
 from satl.errors import ConfigError, in_shell
+
+if TYPE_CHECKING:
+    from satl.review.agreement import PairAgreement
 
 
 def review(
@@ -34,11 +38,26 @@ def review(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="Port; 8484 or a free one if left out.")
     ] = None,
+    annotator: Annotated[
+        str | None,
+        typer.Option(
+            "--annotator", metavar="NAME", help="Your name, stored with every decision of this page."
+        ),
+    ] = None,
+    ask_name: Annotated[
+        bool,
+        typer.Option("--ask-name", help="One page for several people: each gives a name before deciding."),
+    ] = False,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Check suggestions in the browser: accept, reject or skip, with the keyboard."""
+    """Check suggestions in the browser: one by one, or many at once in a gallery; with the keyboard."""
     from satl.completion.outputs.completed_folder import CompletedFolder
     from satl.review.serve import serve
+
+    if annotator is not None and ask_name:
+        raise ConfigError(
+            "--annotator names everybody on the page, and --ask-name asks them: give one of the two."
+        )
 
     def ready(address: str, suggestions: int) -> None:
         typer.echo(f"{suggestions:,} suggestions in {out}")
@@ -56,7 +75,7 @@ def review(
     def opened(again: str) -> None:
         typer.echo(f"Opened. For another browser: {again}")
 
-    serve(out, images, host, port, ready, opened, shell_words)
+    serve(out, images, host, port, ready, opened, shell_words, annotator=annotator, ask_name=ask_name)
     typer.echo(f"Stopped. Write the decisions back: satl merge {in_shell(out)} TABLE -o NEW")
 
 
@@ -69,11 +88,19 @@ def merge(
         typer.Option("--include", help="accepted: also the cells that were accepted and nobody looked at."),
     ] = None,
     replace_known: ReplaceKnownOption = False,
+    disagreements: Annotated[
+        str,
+        typer.Option(
+            "--disagreements",
+            help="Cells that annotators disagree about: leave (as they are), latest or majority.",
+        ),
+    ] = "leave",
     force: Annotated[bool, typer.Option("--force", help="Overwrite NEW.")] = False,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
 ) -> None:
     """Write the decisions of a review into a label table, in its own shape and encoding."""
+    from satl.review.agreement import DisagreementRule
     from satl.review.merge import merge_review
 
     if include not in (None, "accepted"):
@@ -86,8 +113,44 @@ def merge(
         ignore_columns=ignore_column or (),
         include_accepted=include == "accepted",
         replace_known=replace_known,
+        disagreements=cast(DisagreementRule, disagreements),  # checked where it is used
         force=force,
     )
     print_ignored_columns(ignore_column, new)
-    included = [f"Accepted by certificate: {report.included:,}"] if include else []
-    print_decisions(report, table, f", {report.skipped:,} skipped", included)
+    lines = [f"Accepted by certificate: {report.included:,}"] if include else []
+    lines += _agreement_lines(report.agreement)
+    if report.first_disagreement is not None:
+        image, label = report.first_disagreement
+        typer.echo(
+            f"Left out: {report.disagreements:,} cells that annotators disagree about (such as image {image!r}, "
+            f"class {label!r}); settle them in satl review, or choose --disagreements latest or majority",
+            err=True,
+        )
+    print_decisions(report, table, f", {report.skipped:,} skipped", lines)
+
+
+def _agreement_lines(agreement: Sequence[PairAgreement]) -> list[str]:
+    """Return a line for every two annotators: over all classes, and the class on which they agree least."""
+    lines = []
+    for pair in agreement:
+        if pair.label is not None:
+            continue
+        kappa = (
+            "kappa not told for so few or only one verdict"
+            if pair.kappa is None
+            else f"kappa {pair.kappa:.2f}"
+        )
+        line = (
+            f"Agreement of {pair.first or 'no name'} and {pair.second or 'no name'}: "
+            f"{100 * pair.agreed / pair.cells:.1f} % of {pair.cells:,} cells that both decided, {kappa}"
+        )
+        told = [
+            (one.kappa, one)
+            for one in agreement
+            if (one.first, one.second) == (pair.first, pair.second) and one.label and one.kappa is not None
+        ]
+        if len(told) > 1:
+            lowest, one = min(told, key=lambda entry: entry[0])
+            line += f"; lowest for class {one.label!r}: {lowest:.2f} of {one.cells:,} cells"
+        lines.append(line)
+    return lines

@@ -14,6 +14,9 @@ def scenes(
     count: Annotated[int, typer.Option("--count", help="Number of images.")] = 1000,
     size: Annotated[int, typer.Option("--size", help="Side of an image in pixels.")] = 96,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the images.")] = 0,
+    objects: Annotated[
+        str, typer.Option("--objects", help="few (2 to 4 classes in a picture) or many (8 to 14, smaller).")
+    ] = "few",
     image_format: Annotated[str, typer.Option("--format", help="png or jpg.")] = "png",
     force: Annotated[
         bool, typer.Option("--force", help="Replace a labels.csv and images of the same names.")
@@ -29,6 +32,7 @@ def scenes(
         seed=seed,
         workers=os.cpu_count() or 1,
         image_format=image_format,
+        objects=objects,
         force=force,
     )
     labels = float((table.cells == 1).sum()) / table.num_images

@@ -91,7 +91,7 @@ def thresholds(
             "where it would come to rest."
         )
     try:
-        rows = apply_rule(built, values, table.cells, table.classes, table.truth, updates)
+        rows = apply_rule(built, values, table.cells, table.classes, table.truth, updates, encoding="signed")
     except NotImplementedError as error:
         raise ConfigError(f"--rule {rule}: {str(error).rstrip('.')}; say how often with --updates.") from None
     if out is not None:
@@ -169,7 +169,9 @@ def _read(
         raise ConfigError(f"--truth {truth}: needs --labels TABLE, the labels that are known.")
     if file.labels is not None:
         return file, file.labels.table
-    return file, LabelTable(file.images, file.classes, np.zeros(file.values.shape, dtype=np.int8))
+    return file, LabelTable(
+        file.images, file.classes, np.zeros(file.values.shape, dtype=np.int8), encoding="signed"
+    )
 
 
 def _certain(file: ScoreTable, values: Any, table: LabelTable, limit: float) -> Any:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -46,6 +47,8 @@ def train(
     if (recipe is None) != (data_folder is None):
         raise ConfigError("satl train: --recipe and --data DIR, the folder of its data set, go together.")
     from satl.cli.progress import RichDisplay, loading
+    from satl.distributed import launched_rank
+    from satl.images.broken_pictures import left_out_words
     from satl.recipes import read_recipe
     from satl.runs.data import load_data
     from satl.runs.reading import override_config, read_config
@@ -57,6 +60,8 @@ def train(
         run_config = folder.read_config()
         folder.checkpoint("last")
         folder.require_inputs(run_config)
+        if launched_rank() == 0:
+            folder.lock()  # before the images are read, which can take minutes
     else:
         assert out is not None
         chosen = {
@@ -74,7 +79,18 @@ def train(
             run_config = read_config(config, overrides)
         RunFolder.check_free(out)
     with loading("Reading images", quiet) as progress:
-        data = load_data(run_config, progress)
+        data = load_data(run_config, progress, None if resume is None else folder.read_broken())
+    total = data.table.num_images + len(data.left_out)
+    if data.left_out and not quiet:
+        when = (
+            " could not be read when the features were made and"
+            if run_config.on_features
+            else " cannot be read and"
+        )
+        typer.echo(
+            f"{len(data.left_out):,} of {total:,} images{when} are left out, such as {data.left_out[0].image}",
+            err=True,
+        )
     display = None if quiet else RichDisplay(data)
     if resume is not None:
         trainer = Trainer.resume(data, folder, display)
@@ -87,9 +103,25 @@ def train(
     else:
         best, state = trainer.fit(), "is finished"
     if trainer.is_main:
-        score = f"{100 * best['mAP']:.2f}" if best["mAP"] >= 0 else "not measurable (no known positive)"
         typer.echo(
-            f"The run in {folder.path} {state}. Best validation mAP {score} in epoch {best['epoch'] + 1}; "
-            f"next: satl evaluate {in_shell(folder.path)}"
+            f"The run in {folder.path} {state}. {best_line(best)}; next: satl evaluate {in_shell(folder.path)}"
         )
+        broken = folder.all_broken()
+        if broken:
+            typer.echo(f"{left_out_words(broken, total, folder.broken)}.", err=True)
+    # Together: a process that leaves while another still talks to it can abort that one.
+    trainer.accelerator.wait_for_everyone()
     trainer.accelerator.end_training()
+
+
+def best_line(best: Mapping[str, Any]) -> str:
+    """Return which model was kept as the best.
+
+    >>> best_line({"epoch": 3, "mAP": 0.5})
+    'Best validation mAP 50.00 in epoch 4'
+    """
+    epoch = best["epoch"] + 1
+    if best["mAP"] is None:
+        return f"No validation images, so the model of the last epoch ({epoch}) is the one that is kept as the best"
+    score = f"{100 * best['mAP']:.2f}" if best["mAP"] >= 0 else "not measurable (no known positive)"
+    return f"Best validation mAP {score} in epoch {epoch}"

@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from satl.files import atomic_path
 from satl.models.backbone import Backbone
+from satl.runs.devices import device_for_use
+from satl.runs.settling import settled
 from satl.scenes import SCENE_CLASSES, render_object
 from satl.sections import Section
 from satl.training.build import build_augment, build_transform
@@ -110,18 +112,23 @@ def warm_up(
         progress: is called with what is done, how much of it, and how much there is.
     """
     begun = time.perf_counter()
+    config = settled(config)
     scenes, seed = config.data.scenes, config.training.seed
     assert scenes is not None
     say = progress or (lambda text, done, total: None)
     pictures, categories = single_objects(
         settings.pictures, scenes.size, scenes.seed, lambda done, total: say("drawing objects", done, total)
     )
-    device = torch.device("cuda" if config.training.device == "auto" and torch.cuda.is_available() else "cpu")
+    device = device_for_use(config.training.device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = config.model
         backbone = Backbone(
-            model.backbone, kwargs=model.backbone_kwargs, pool=model.pool, stride_in_1x1=model.stride_in_1x1
+            model.backbone,
+            kwargs=model.backbone_kwargs,
+            pool=model.pool,
+            stride_in_1x1=model.stride_in_1x1,
+            final_layers=model.final_layers is not False,
         )
         classifier = _ObjectClassifier(backbone).to(device)
         seen = settings.pictures - settings.pictures // _CHECKED

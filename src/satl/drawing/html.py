@@ -45,15 +45,8 @@ def inline_svg(figure: Figure, key: str, label: str) -> Markup:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     # Only what is referred to needs an id; the groups' own ("axes_1") would clash between figures.
     used = set(re.findall(r'(?:href="|url\()#([^")]+)', text))
-    text = re.sub(r' id="([^"]+)"', lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "", text)
-    text = re.sub(r'xlink:href="#', f'href="#{key}-', text)
-    text = re.sub(r"url\(#", f"url(#{key}-", text)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    # One property or several, depending on matplotlib's version.
-    text = re.sub(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'[^;\"]*", r"\1var(--sans, sans-serif)", text)
-    text = re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: _HEX.get(m[0].lower(), m[0]), text)
-    # Two decimals of a point are finer than any screen; numbers that are text stay as they are.
-    text = re.sub(r' (?:d|x|y|transform|points)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), text)
+    # Tags alone: the name of a class may look like an attribute.
+    text = re.sub(r"<[^>]*>", lambda tag: _fit_tag(tag[0], key, used), text)
     text = re.sub(r"\n\s*", "\n", text)
     head = re.search(r"<svg[^>]*>", text)
     assert head is not None
@@ -61,6 +54,19 @@ def inline_svg(figure: Figure, key: str, label: str) -> Markup:
     assert box is not None
     opened = f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(label)}">'
     return Markup(opened + text[head.end() :].strip())
+
+
+def _fit_tag(tag: str, key: str, used: set[str]) -> str:
+    """Return a tag of matplotlib's SVG as it fits into a page: ids of its own, colours and letters of the page."""
+    tag = re.sub(r' id="([^"]+)"', lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "", tag)
+    tag = re.sub(r'xlink:href="#', f'href="#{key}-', tag)
+    tag = re.sub(r"url\(#", f"url(#{key}-", tag)
+    tag = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", tag)
+    # One property or several, depending on matplotlib's version.
+    tag = re.sub(r"(font(?:-family)?: [^;\"]*?)'DejaVu Sans'[^;\"]*", r"\1var(--sans, sans-serif)", tag)
+    tag = re.sub(r"#[0-9a-fA-F]{6}\b", lambda m: _HEX.get(m[0].lower(), m[0]), tag)
+    # Two decimals of a point are finer than any screen.
+    return re.sub(r' (?:d|x|y|transform|points)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), tag)
 
 
 def image_uri(pixels: npt.NDArray[np.uint8]) -> str:

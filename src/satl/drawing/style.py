@@ -92,6 +92,7 @@ _METHODS = {
     "splc": _look("SPLC", Colour("splc", "#d26a8f", "#f7adc6"), _DASH_DOT_DOT, "H", "**"),
     "large-loss": _look("Large-loss", Colour("large-loss", "#7c2546", "#d4809f"), _LONG, "8", "OO"),
     "curriculum": _look("Curriculum", Colour("curriculum", "#a8654f", "#dfa38f"), _DOTS, "p", "-."),
+    "probe": _look("linear probe", Colour("probe", "#6a6f8c", "#a7adcb"), _SHORT, "s", ".."),
     "satl+": _look("SATL+", Colour("satl-plus", "#0b2a6b", "#7d9ff0"), (), "*", "xxx"),
 }
 _OTHERS = (EASY_TOO, HARD, HARD_TOO, EASY)
@@ -162,6 +163,7 @@ _GENERATORS = {
     "prototype": "prototype",
     "teacher": "teacher",
     "probability": "class probability",
+    "text": "text",
     "union": "union of all generators",
 }
 

@@ -22,7 +22,11 @@ _MOST_THREADS = 8
 
 
 def average_precision(
-    scores: npt.ArrayLike, labels: npt.ArrayLike, *, interpolated: bool = True
+    scores: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    *,
+    interpolated: bool = True,
+    encoding: str | None = None,
 ) -> npt.NDArray[np.float64]:
     """Average precision of every class; unknown cells are left out of the ranking.
 
@@ -35,6 +39,8 @@ def average_precision(
         interpolated: True for the all-point interpolated value (VOC 2010, the number of the papers):
             each recall step weighs the best precision at that recall or a higher one. False for the
             plain value, equal to ``sklearn.metrics.average_precision_score``.
+        encoding: what the values of ``labels`` mean, if other (``"complete"`` for 1 and 0). Labels with 0 and without
+            -1 are refused unless one is named.
 
     Returns:
         (C,) float64 in [0, 1]; NaN means not measurable: the class has no known positive.
@@ -46,11 +52,11 @@ def average_precision(
     >>> average_precision(scores, labels, interpolated=False).round(4)
     array([0.8056, nan])
     """
-    return average_precision_pair(scores, labels)[0 if interpolated else 1]
+    return average_precision_pair(scores, labels, encoding=encoding)[0 if interpolated else 1]
 
 
 def average_precision_pair(
-    scores: npt.ArrayLike, labels: npt.ArrayLike
+    scores: npt.ArrayLike, labels: npt.ArrayLike, *, encoding: str | None = None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Interpolated and plain average precision (each (C,)) for the price of one.
 
@@ -59,7 +65,7 @@ def average_precision_pair(
     (array([0.667]), array([0.583]))
     """
     checked_scores = as_scores(scores)
-    checked_labels = as_labels(labels, checked_scores.shape)
+    checked_labels = as_labels(labels, checked_scores.shape, encoding=encoding)
     num_images, num_classes = checked_scores.shape
     interpolated = np.full(num_classes, np.nan)
     plain = np.full(num_classes, np.nan)

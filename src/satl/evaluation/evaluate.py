@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.checks.array_checks import as_labels, as_scores
+from satl.checks.formulas import warn_of_formulas
 from satl.errors import ArrayError
 from satl.evaluation.average_precision import average_precision_pair
 from satl.evaluation.precision_recall import CountMetrics, count_metrics
@@ -54,6 +55,7 @@ class Evaluation:
         num_images: rows evaluated, known or not.
         measurable_classes: classes with at least one known positive.
         per_class: one :class:`ClassResult` a class, in the given order.
+        left_out: images that should have been evaluated and could not be read; they are in none of these numbers.
     """
 
     mAP: float  # noqa: N815 - the name of the number in every paper
@@ -63,11 +65,30 @@ class Evaluation:
     num_images: int
     measurable_classes: int
     per_class: tuple[ClassResult, ...]
+    left_out: int = 0
 
     @property
     def num_classes(self) -> int:
         """Number of classes, measurable or not."""
         return len(self.per_class)
+
+    @property
+    def rarest(self) -> tuple[ClassResult, ...]:
+        """The rarest third of the measurable classes by their known positives, at least one of them.
+
+        Where a class inside the third has as many positives as one outside it, the order of the classes decides.
+
+        >>> labels = [[1, 1, -1], [1, -1, 1], [1, 1, -1]]
+        >>> [row.name for row in evaluate_scores([[0.5] * 3] * 3, labels, ["cat", "dog", "emu"]).rarest]
+        ['emu']
+        """
+        measurable = sorted((row for row in self.per_class if row.known_positives), key=_positives)
+        return tuple(measurable[: max(1, len(measurable) // 3)])
+
+    @property
+    def mAP_rare(self) -> float:  # noqa: N802 - as mAP
+        """Mean interpolated average precision of the :attr:`rarest` classes."""
+        return mean_of_defined(np.array([row.average_precision for row in self.rarest], dtype=np.float64))
 
     @property
     def not_measurable(self) -> tuple[str, ...]:
@@ -79,11 +100,13 @@ class Evaluation:
         return {
             "mAP": finite_or_none(self.mAP),
             "mAP_plain": finite_or_none(self.mAP_plain),
+            "mAP_rare": finite_or_none(self.mAP_rare),
             **{name: finite_or_none(value) for name, value in self.at_threshold.summary().items()},
             **{f"{name}_top3": finite_or_none(value) for name, value in self.top3.summary().items()},
             "num_images": self.num_images,
             "num_classes": self.num_classes,
             "measurable_classes": self.measurable_classes,
+            **({"left_out": self.left_out} if self.left_out else {}),
         }
 
     def as_dict(self) -> dict[str, Any]:
@@ -99,6 +122,7 @@ class Evaluation:
 
     def write_csv(self, path: str | Path) -> None:
         """Write the per-class table as CSV (UTF-8; not measurable is an empty field), atomically."""
+        warn_of_formulas(Path(path), (row.name for row in self.per_class))
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(ClassResult.__dataclass_fields__), lineterminator="\n")
             writer.writeheader()
@@ -106,11 +130,17 @@ class Evaluation:
                 writer.writerow({key: "" if value is None else value for key, value in row.items()})
 
 
+def _positives(row: ClassResult) -> int:
+    return row.known_positives
+
+
 def evaluate_scores(
     probabilities: npt.ArrayLike,
     labels: npt.ArrayLike,
     classes: Sequence[str],
     thresholds: npt.ArrayLike | None = None,
+    *,
+    encoding: str | None = None,
 ) -> Evaluation:
     """Measure a classifier on the known cells of a table.
 
@@ -119,6 +149,8 @@ def evaluate_scores(
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         classes: the C names.
         thresholds: one number or (C,); by default 0.5.
+        encoding: what the values of ``labels`` mean, if other (``"complete"`` for 1 and 0). Labels with 0 and without
+            -1 are refused unless one is named.
 
     >>> probabilities = [[0.9, 0.2], [0.4, 0.1], [0.6, 0.3]]
     >>> result = evaluate_scores(probabilities, [[1, -1], [1, 0], [-1, -1]], ["cat", "dog"])
@@ -128,7 +160,7 @@ def evaluate_scores(
     True
     """
     matrix = as_scores(probabilities, "probabilities")
-    checked = as_labels(labels, matrix.shape)
+    checked = as_labels(labels, matrix.shape, encoding=encoding)
     num_images, num_classes = matrix.shape
     if len(classes) != num_classes:
         raise ArrayError(f"There are {len(classes)} class names for {num_classes} columns of probabilities.")
@@ -139,9 +171,9 @@ def evaluate_scores(
                 "apply the sigmoid to logits first, or pass thresholds meant for these scores."
             )
         thresholds = 0.5
-    interpolated, plain = average_precision_pair(matrix, checked)
-    at_threshold = count_metrics(matrix, checked, thresholds=thresholds)
-    top3 = count_metrics(matrix, checked, thresholds=thresholds, top=3)
+    interpolated, plain = average_precision_pair(matrix, checked, encoding="signed")
+    at_threshold = count_metrics(matrix, checked, thresholds=thresholds, encoding="signed")
+    top3 = count_metrics(matrix, checked, thresholds=thresholds, top=3, encoding="signed")
     negatives = np.count_nonzero(checked == -1, axis=0)
     limits = np.broadcast_to(np.asarray(thresholds, dtype=np.float64), (num_classes,))
     per_class = tuple(

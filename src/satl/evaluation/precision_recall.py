@@ -151,6 +151,7 @@ def count_metrics(
     *,
     thresholds: npt.ArrayLike = 0.5,
     top: int | None = None,
+    encoding: str | None = None,
 ) -> CountMetrics:
     """OP, OR, OF1, CP, CR, CF1 and the per-class values over the known cells.
 
@@ -165,24 +166,28 @@ def count_metrics(
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         thresholds: one number or (C,); a score that equals its threshold is predicted.
         top: count at most this many predictions an image (the papers report 3).
+        encoding: what the values of ``labels`` mean, if other (``"complete"`` for 1 and 0). Labels with 0 and without
+            -1 are refused unless one is named.
 
     >>> metrics = count_metrics([[0.9, 0.6], [0.2, 0.7], [0.8, 0.1]], [[1, -1], [1, 1], [-1, 0]])
     >>> {name: round(value, 3) for name, value in metrics.summary().items()}
     {'OP': 0.5, 'OR': 0.667, 'OF1': 0.571, 'CP': 0.5, 'CR': 0.75, 'CF1': 0.6}
     """
     matrix = as_scores(scores)
-    checked = as_labels(labels, matrix.shape)
-    return counts_of_decisions(decide(matrix, thresholds, top), checked)
+    checked = as_labels(labels, matrix.shape, encoding=encoding)
+    return counts_of_decisions(decide(matrix, thresholds, top), checked, encoding="signed")
 
 
-def counts_of_decisions(predicted: npt.ArrayLike, labels: npt.ArrayLike) -> CountMetrics:
+def counts_of_decisions(
+    predicted: npt.ArrayLike, labels: npt.ArrayLike, *, encoding: str | None = None
+) -> CountMetrics:
     """Like :func:`count_metrics`, from decisions (N, C) that are already made (true means present).
 
     >>> counts_of_decisions([[True, False]], [[1, 1]]).OR
     0.5
     """
     decisions = np.asarray(predicted, dtype=np.bool_)
-    checked = as_labels(labels, decisions.shape)
+    checked = as_labels(labels, decisions.shape, encoding=encoding)
     present = checked == 1
     return CountMetrics.from_counts(
         correct=_per_class(decisions & present),

@@ -9,11 +9,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.checks.array_checks import as_labels
+from satl.checks.array_checks import as_array, as_labels
 from satl.errors import ArrayError, SatlError
 from satl.evaluation.undefined import finite_or_none, mean_of_defined, ratio
 
 UNION = "union"
+NEXT_TO_NONE = 0.01
+"""Fewer pseudo-labels than this share of the positives to be expected are next to none: no loss feels them."""
+
+
+def expected_positives(cells: npt.ArrayLike) -> float:
+    """Return how many unknown cells are to be expected positive, if a class is as frequent there as among known ones.
+
+    Args:
+        cells: (N, C) with +1, -1, 0; a class of which nothing is known counts nothing.
+
+    >>> expected_positives([[1, 0], [-1, 0], [0, 0], [0, 1]])
+    4.0
+    """
+    labels = np.asarray(cells)
+    known, positives = (labels != 0).sum(0), (labels > 0).sum(0)
+    return float(((len(labels) - known) * positives / np.maximum(known, 1)).sum())
+
+
+def next_to_none(counts: Mapping[str, Any]) -> bool:
+    """Whether an epoch made next to no pseudo-labels, from its counts of all generators in ``metrics.jsonl``.
+
+    >>> next_to_none({"emitted": 3, "expected": 400.0}), next_to_none({"emitted": 30, "expected": 400.0})
+    (True, False)
+    """
+    expected = counts.get("expected")
+    return expected is not None and counts["emitted"] < NEXT_TO_NONE * expected
 
 
 @dataclass(frozen=True)
@@ -112,7 +138,7 @@ class PseudoLabelQuality:
 
 
 def pseudo_label_quality(
-    pseudo: npt.ArrayLike, labels: npt.ArrayLike, truth: npt.ArrayLike
+    pseudo: npt.ArrayLike, labels: npt.ArrayLike, truth: npt.ArrayLike, *, encoding: str | None = None
 ) -> PseudoLabelQuality:
     """Compare positive pseudo-labels with the truth, over the unknown cells of the training labels.
 
@@ -121,19 +147,21 @@ def pseudo_label_quality(
             cells are ignored.
         labels: (N, C) the training labels; only cells that are 0 (unknown) count.
         truth: (N, C) in {+1 present, -1 absent, 0 not even known to the judge}.
+        encoding: what the values of ``labels`` and ``truth`` mean, if other. Either of them with 0 and without -1 is
+            refused unless one is named.
 
-    >>> quality = pseudo_label_quality([[True, True, False]], [[0, 0, 0]], [[1, -1, 1]])
+    >>> quality = pseudo_label_quality([[True, True, False, False]], [[0, 0, 0, -1]], [[1, -1, 1, -1]])
     >>> quality.tp, quality.fp, quality.fn
-    (array([1, 0, 0]), array([0, 1, 0]), array([0, 0, 1]))
+    (array([1, 0, 0, 0]), array([0, 1, 0, 0]), array([0, 0, 1, 0]))
     >>> quality.micro_precision, quality.micro_recall
     (0.5, 0.5)
     """
-    emitted = np.asarray(pseudo)
+    emitted = as_array(pseudo)
     if emitted.ndim != 2:
         raise ArrayError(f"pseudo-labels must have the shape (images, classes), not {emitted.shape}.")
     positive = emitted if emitted.dtype == np.bool_ else emitted == 1
-    unknown = as_labels(labels, emitted.shape) == 0
-    judge = as_labels(truth, emitted.shape, "truth")
+    unknown = as_labels(labels, emitted.shape, encoding=encoding) == 0
+    judge = as_labels(truth, emitted.shape, "truth", encoding)
     present, absent = unknown & (judge == 1), unknown & (judge == -1)
     return PseudoLabelQuality(
         tp=np.count_nonzero(present & positive, axis=0).astype(np.int64),
@@ -143,7 +171,11 @@ def pseudo_label_quality(
 
 
 def pseudo_label_table(
-    generators: Mapping[str, npt.ArrayLike], labels: npt.ArrayLike, truth: npt.ArrayLike
+    generators: Mapping[str, npt.ArrayLike],
+    labels: npt.ArrayLike,
+    truth: npt.ArrayLike,
+    *,
+    encoding: str | None = None,
 ) -> dict[str, PseudoLabelQuality]:
     """Quality of every generator, and of their union: a cell that at least one of them fills.
 
@@ -151,12 +183,13 @@ def pseudo_label_table(
         generators: name -> pseudo-labels (N, C), as in :func:`pseudo_label_quality`.
         labels: (N, C) the training labels.
         truth: (N, C).
+        encoding: as in :func:`pseudo_label_quality`.
 
     Returns:
         name -> quality, in the given order, then ``"union"``.
 
     >>> table = pseudo_label_table(
-    ...     {"intra": [[True, False]], "cross": [[False, True]]}, [[0, 0]], [[1, 1]])
+    ...     {"intra": [[True, False]], "cross": [[False, True]]}, [[0, 0]], [[1, 1]], encoding="signed")
     >>> [(name, quality.micro_recall) for name, quality in table.items()]
     [('intra', 0.5), ('cross', 0.5), ('union', 1.0)]
     """
@@ -166,12 +199,15 @@ def pseudo_label_table(
         raise SatlError(
             f"A generator must not be called {UNION!r}: the table uses that name for all together."
         )
-    table = {name: pseudo_label_quality(pseudo, labels, truth) for name, pseudo in generators.items()}
+    table = {
+        name: pseudo_label_quality(pseudo, labels, truth, encoding=encoding)
+        for name, pseudo in generators.items()
+    }
     either = np.zeros(np.shape(labels), dtype=np.bool_)
     for pseudo in generators.values():
-        array = np.asarray(pseudo)
+        array = as_array(pseudo)
         either |= array if array.dtype == np.bool_ else array == 1
-    table[UNION] = pseudo_label_quality(either, labels, truth)
+    table[UNION] = pseudo_label_quality(either, labels, truth, encoding=encoding)
     return table
 
 

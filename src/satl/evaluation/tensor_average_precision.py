@@ -5,20 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from satl.checks.tensor_checks import check_cells, known_cells
+from satl.checks.tensor_checks import as_signed, check_cells, known_cells
 from satl.errors import ArrayError
 
 
-def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bool = True) -> Tensor:
+def average_precision_tensor(
+    scores: Tensor, labels: Tensor, *, interpolated: bool = True, encoding: str | None = None
+) -> Tensor:
     """Like :func:`satl.evaluation.average_precision`, for tensors of any device.
 
-    Because it must not wait for the device, it does not refuse NaN: a class with a NaN score at a known
+    With an ``encoding`` it never waits for the device, so it does not refuse NaN: a class with a NaN score at a known
     cell has a NaN average precision, and a cell whose label is NaN is unknown.
 
     Args:
         scores: (N, C) real numbers, higher means more likely present.
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         interpolated: the papers' number, or scikit-learn's (plain).
+        encoding: what the values of ``labels`` mean. None: the values are looked at once, and labels with 0 and without
+            -1 are refused; ``"signed"`` for +1, -1, 0 that need no look.
 
     Returns:
         (C,) float64 (float32 on devices without it) on the device of ``scores``; NaN means not
@@ -29,11 +33,13 @@ def average_precision_tensor(scores: Tensor, labels: Tensor, *, interpolated: bo
     >>> average_precision_tensor(scores, labels)
     tensor([0.8333], dtype=torch.float64)
     """
-    return average_precision_pair_tensor(scores, labels)[0 if interpolated else 1]
+    return average_precision_pair_tensor(scores, labels, encoding=encoding)[0 if interpolated else 1]
 
 
 @torch.no_grad()
-def average_precision_pair_tensor(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def average_precision_pair_tensor(
+    scores: Tensor, labels: Tensor, *, encoding: str | None = None
+) -> tuple[Tensor, Tensor]:
     """Interpolated and plain average precision, each (C,), for the price of one sort.
 
     >>> interpolated, plain = average_precision_pair_tensor(
@@ -42,6 +48,7 @@ def average_precision_pair_tensor(scores: Tensor, labels: Tensor) -> tuple[Tenso
     >>> interpolated.tolist() == [2 / 3], plain.tolist() == [(1 / 2 + 2 / 3) / 2]
     (True, True)
     """
+    labels = as_signed(labels, encoding)
     check_cells(scores, labels, "scores")
     if scores.ndim != 2:
         raise ArrayError(f"scores must have the shape (images, classes), not {tuple(scores.shape)}.")

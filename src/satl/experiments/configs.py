@@ -13,6 +13,7 @@ from satl.methods import get_method
 from satl.runs.config import RunConfig
 from satl.runs.reading import apply_overrides, make_absolute, make_config, path_keys
 from satl.runs.settings import read_yaml
+from satl.runs.settling import settled
 
 _METHOD = "{method}"
 
@@ -65,7 +66,7 @@ def _run_config(grid_run: GridRun, base: Mapping[str, Any], origin: str) -> RunC
     axes = (f"data.proportion={grid_run.proportion!r}", f"training.seed={grid_run.seed}")
     content = apply_overrides(content, (*axes, *grid_run.common, *grid_run.own))
     make_absolute(content, Path.cwd())
-    return make_config(content, f"{origin}, run {grid_run.name}")
+    return settled(make_config(content, f"{origin}, run {grid_run.name}"))
 
 
 def _base(grid: Grid, folder: Path, method: str, origin: str) -> dict[str, Any]:

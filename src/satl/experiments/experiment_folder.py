@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +14,8 @@ import yaml
 
 from satl.errors import Argument, ConfigError, RunError, Sentence
 from satl.experiments.grid import Grid, GridRun, read_grid
-from satl.files import atomic_path, try_lock
+from satl.files import atomic_path, remove_folder, try_lock
+from satl.parsing import parse_json
 
 State = Literal["new", "started", "failed", "done"]
 """``started``: interrupted; it resumes from its last checkpoint if there is one."""
@@ -107,7 +107,8 @@ class ExperimentFolder:
 
     def remove(self, grid_run: GridRun) -> None:
         """Remove the run folder of a grid run."""
-        shutil.rmtree(self.run_path(grid_run), ignore_errors=True)
+        with suppress(OSError):
+            remove_folder(self.run_path(grid_run))
 
     @contextmanager
     def locked(self) -> Iterator[int]:
@@ -142,7 +143,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RunError("cannot be read", where=path, remedy=_RUN_AGAIN) from error
     if not isinstance(content, dict):

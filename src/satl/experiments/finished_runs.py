@@ -21,12 +21,12 @@ from satl.experiments.configs import data_name
 from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.results import COLUMNS, Results, Row, read_results, training_columns
 from satl.inference.run_record import (
-    RECORD,
     RunRecord,
     collect_run,
     is_finished,
     read_plain_config,
     read_record,
+    record_file,
 )
 from satl.runs.config import deciding_settings
 
@@ -46,6 +46,7 @@ class FinishedRun:
         epochs: the rows of ``metrics.jsonl``.
         dataset: name of the data set.
         variant: name of its variant in the experiment, "" for a plain run; None for a run without an experiment.
+        jobs: how many runs of its experiment shared the machine; None for a run without one.
         announce: is called with a message before the run is measured.
     """
 
@@ -54,6 +55,7 @@ class FinishedRun:
     epochs: tuple[dict[str, Any], ...]
     dataset: str
     variant: str | None = None
+    jobs: int | None = None
     announce: Callable[[str], Any] = field(default=lambda text: None, compare=False)
 
     @property
@@ -68,7 +70,10 @@ class FinishedRun:
 
     @property
     def backbone(self) -> str:
-        """Name of its backbone."""
+        """Name of its backbone, or of its file of features."""
+        features = (self.config.get("data") or {}).get("features")
+        if features is not None:
+            return Path(features).name
         return str((self.config.get("model") or {}).get("backbone", ""))
 
     @cached_property
@@ -93,12 +98,20 @@ class FinishedRun:
         Raises:
             SatlError: there is no record yet and none can be made.
         """
-        if not (self.path / RECORD).is_file():
+        return self.record_after(None)
+
+    def record_after(self, epoch: int | None) -> RunRecord:
+        """Return what the run scores after an epoch that it kept, counted from 1; None for the last model.
+
+        Raises:
+            SatlError: there is no record yet and none can be made.
+        """
+        if not (self.path / record_file(epoch)).is_file():
             from satl.runs.run_folder import RunFolder
 
             self.announce(f"Scoring the training images of {self.path} (once)")
-            return collect_run(RunFolder.open(self.path))
-        return read_record(self.path)
+            return collect_run(RunFolder.open(self.path), epoch)
+        return read_record(self.path, epoch)
 
     @property
     def generators(self) -> tuple[str, ...]:
@@ -291,4 +304,4 @@ def _read_run(path: Path, row: Mapping[str, Any], announce: Callable[[str], Any]
     if not is_finished(config, len(epochs)):
         return None
     dataset = row.get("dataset") or data_name(config.get("data") or {})
-    return FinishedRun(path, config, tuple(epochs), dataset, row.get("variant"), announce)
+    return FinishedRun(path, config, tuple(epochs), dataset, row.get("variant"), row.get("jobs"), announce)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from satl.experiments.experiment_folder import FAILURE, RESULT, write_json
 from satl.experiments.grid import Models
+from satl.files import remove_folder
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import default_split, evaluate_split
 from satl.inference.run_record import measure_run, write_record
@@ -25,7 +25,7 @@ from satl.training.trainer import Trainer
 
 MODELS = ("best", "last")
 """The models of a run that are tested: of the best validated epoch, and of the last one."""
-_KEPT: dict[Models, tuple[str, ...]] = {"all": MODELS, "best": ("best",), "none": ()}
+_KEPT: dict[Models, tuple[str, ...] | None] = {"all": None, "best": ("best",), "none": ()}
 
 
 class DataCache:
@@ -40,7 +40,10 @@ class DataCache:
         key = (
             config.data.model_copy(update={"proportion": None, "mask_seed": None}),
             config.images.store_size,
+            config.images.interpolation,
             config.images.cache_gb,
+            config.images.broken,
+            config.images.broken_share,
         )
         held = self._held if key == self._key else None
         if held is None:
@@ -50,15 +53,18 @@ class DataCache:
             return self._held
         # Only the labels are read again; without a cache no image is decoded.
         images = config.images.model_copy(update={"cache_gb": 0.0})
-        fresh = load_data(config.model_copy(update={"images": images}))
+        recorded = {
+            one.image: one.reason for one in held.left_out
+        }  # what was found then is not looked for again
+        fresh = load_data(config.model_copy(update={"images": images}), recorded=recorded)
         return replace(fresh, source=held.source) if fresh.table.images == held.table.images else fresh
 
 
 def run_facts(config: RunConfig) -> dict[str, Any]:
     """Return the facts of a grid run that tables show, whether it is finished or not."""
     return {
-        "backbone": config.model.backbone,
-        "pretrained": config.model.pretrained or config.model.weights is not None,
+        "backbone": config.input_name,
+        "pretrained": config.on_features or config.model.pretrained or config.model.weights is not None,
         "image_size": config.images.size,
         "word_vectors": config.model.word_vectors is not None,
         "epochs": config.training.epochs,
@@ -84,21 +90,23 @@ def train_and_test(
         jobs: number of grid runs that run at the same time, written beside the training time.
         keep: which models are kept when everything is measured.
     """
+    split = default_split(data)  # before hours of training: there must be one
     folder = RunFolder(path)
     if _can_resume(folder):
+        recorded = folder.read_broken()
+        if not config.on_features and recorded.keys() != {one.image for one in data.left_out}:
+            data = load_data(config, recorded=recorded)  # images broke or were mended since it was started
         trainer = Trainer.resume(data, folder, display)
     else:
-        if path.exists():  # it was interrupted before its first checkpoint
-            shutil.rmtree(path)
+        remove_folder(path)  # it was interrupted before its first checkpoint
         trainer = Trainer.start(config, data, folder, display)
     if not trainer.finished:
         trainer.fit()
     device = str(trainer.device)
     del trainer  # its optimiser would stay in memory while the models are tested
     epochs = folder.read_metrics()
-    split = default_split(data)
     result = {
-        "facts": run_facts(config),
+        "facts": {**run_facts(config), "validated": len(data.rows("val")) > 0},
         "split": split,
         "models": _test_models(folder, data, split),
         "pseudo_labels": epochs[-1]["pseudo_labels"].get("union"),
@@ -119,18 +127,22 @@ def _test_models(folder: RunFolder, data: RunData, split: str) -> dict[str, dict
     Returns:
         ``best`` and ``last`` -> the metrics, and ``epoch``, counted from 1.
     """
-    last = Recogniser.load(folder.path, "last")
+    last = Recogniser.load(folder.path, "last", fallback=False)
     evaluations = {"last": evaluate_split(last, data, split)}
     epochs = {
         "best": load_state(folder.checkpoint("best") / STATE)["best"]["epoch"] + 1,
         "last": load_state(folder.checkpoint("last") / STATE)["epoch"],
     }
     write_record(measure_run(folder, data, evaluations["last"], last))
+    for epoch in last.config.training.keep_epochs:  # before the models go, if they are not kept
+        if epoch <= epochs["last"]:
+            write_record(measure_run(folder, data, evaluations["last"], epoch=epoch), epoch)
     if epochs["best"] == epochs["last"]:  # the same weights
         evaluations["best"] = evaluations["last"]
     else:
         del last  # so that only one network is in memory
-        evaluations["best"] = evaluate_split(Recogniser.load(folder.path, "best"), data, split)
+        best = Recogniser.load(folder.path, "best", fallback=False)  # no result stands under another's name
+        evaluations["best"] = evaluate_split(best, data, split)
     for model in MODELS:
         evaluations[model].write_csv(folder.path / f"evaluation-{split}-{model}.csv")
     return {model: {"epoch": int(epochs[model]), **evaluations[model].summary()} for model in MODELS}
@@ -138,8 +150,7 @@ def _test_models(folder: RunFolder, data: RunData, split: str) -> dict[str, dict
 
 def keep_models(path: Path, keep: Models) -> None:
     """Remove the models of a finished run that are not to be kept."""
-    if keep != "all":
-        RunFolder(path).keep_checkpoints(_KEPT[keep])
+    RunFolder(path).keep_checkpoints(_KEPT[keep])
 
 
 def _can_resume(folder: RunFolder) -> bool:

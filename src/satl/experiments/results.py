@@ -10,13 +10,21 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from satl.checks.formulas import warn_of_formulas
 from satl.errors import RunError, Sentence, Task
+from satl.evaluation.pseudo_quality import NEXT_TO_NONE
 from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import Grid, GridRun
 from satl.experiments.paper_numbers import BASES
 from satl.files import atomic_path
 
 METRICS = ("mAP", "OF1", "CF1", "OP", "OR", "CP", "CR")
+RARE = "mAP_rare"
+"""mAP of the rarest third of the classes."""
+PSEUDO_CLASSES = "pseudo_classes"
+"""Number of classes that have a pseudo-label: over those ``pseudo_precision`` is a mean."""
+PSEUDO_SHARE = "pseudo_share"
+"""Pseudo-labels for every hundred positives that are to be expected among the unknown cells."""
 PSEUDO = {
     "pseudo_precision": "macro_precision",
     "pseudo_recall": "macro_recall",
@@ -28,14 +36,17 @@ _KINDS = {
         ("dataset", "backbone", "method", "variant", "model", "status", "error", "run", "split", "device"),
         "string",
     ),
-    **dict.fromkeys(("seed", "epoch", "jobs", "threads"), "int64"),
-    **dict.fromkeys(("proportion", "train_seconds", *METRICS, *PSEUDO), "float64"),
+    **dict.fromkeys(("seed", "epoch", "jobs", "threads", PSEUDO_CLASSES), "int64"),
+    **dict.fromkeys(("proportion", "train_seconds", *METRICS, *PSEUDO, RARE, PSEUDO_SHARE), "float64"),
 }
+_SINCE = (RARE, PSEUDO_CLASSES, PSEUDO_SHARE)
+"""Columns that results of earlier versions lack."""
 COLUMNS = (
     *("dataset", "backbone", "method", "proportion", "seed", "variant", "model", "status", "error", "epoch"),
     *METRICS,
     *PSEUDO,
     *("train_seconds", "run", "split", "device", "jobs", "threads"),
+    *_SINCE,
 )
 """Columns of every results table; one for each setting that a variant or sweep changes follows."""
 
@@ -139,6 +150,20 @@ class Results:
         seeds = set.intersection(*map(set, columns)) if columns else set()
         return {seed: fmean(values[seed] for values in columns) for seed in sorted(seeds)}
 
+    def silent(self) -> list[tuple[str, str, float, int, int]]:
+        """Return where stage 2 ended with next to no pseudo-labels.
+
+        Returns:
+            Method, variant, proportion, number of such runs and number of runs that say how many they made.
+        """
+        found = []
+        for (method, proportion, variant, model), rows in self._values.items():
+            shares = [row[PSEUDO_SHARE] for row in rows.values() if row.get(PSEUDO_SHARE) is not None]
+            few = sum(share < 100 * NEXT_TO_NONE for share in shares)
+            if few and model == "last":
+                found.append((method, variant, proportion, few, len(shares)))
+        return sorted(found, key=lambda one: (one[0], one[1], one[2]))
+
     def write(self, folder: ExperimentFolder) -> None:
         """Write ``results.parquet`` and ``results.csv``."""
         import pyarrow as pa
@@ -162,6 +187,8 @@ class Results:
 
     def write_csv(self, path: Path) -> None:
         """Write the rows as a CSV file, completely or not at all."""
+        names = ("dataset", "backbone", "method", "variant", "run", "error")
+        warn_of_formulas(path, (str(row.get(name) or "") for row in self.rows for name in names))
         with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self.columns, lineterminator="\n", extrasaction="ignore")
             writer.writeheader()
@@ -181,7 +208,7 @@ def read_results(path: Path) -> Results:
         with file.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream)
             columns = reader.fieldnames or ()
-            missing = [name for name in COLUMNS if name not in columns]
+            missing = [name for name in COLUMNS if name not in columns and name not in _SINCE]
             if missing:
                 raise RunError(f"has no column '{missing[0]}'", where=file, remedy=_A_RESULTS_FILE)
             rows = [{name: _parsed(name, text) for name, text in row.items()} for row in reader]
@@ -192,7 +219,7 @@ def read_results(path: Path) -> Results:
             "write it again with {report}", report=Task("experiment", out=file.parent, report=True)
         )
         raise RunError(f"row {reader.line_num}: {error}", where=file, remedy=remedy) from error
-    return Results(rows, columns[len(COLUMNS) :])
+    return Results(rows, [name for name in columns if name not in COLUMNS])
 
 
 def _parsed(name: str, text: str | None) -> Any:
@@ -257,6 +284,7 @@ def _done_rows(grid_run: GridRun, result: Mapping[str, Any]) -> list[Row]:
                 "status": "done",
                 "epoch": measured["epoch"],
                 **{name: _percent(measured[name]) for name in METRICS},
+                RARE: _percent(measured.get(RARE)),
                 **_pseudo_columns(result["pseudo_labels"]),
                 **{name: result[name] for name in ("train_seconds", "split", "device", "jobs", "threads")},
             }
@@ -275,7 +303,12 @@ def training_columns(epochs: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def _pseudo_columns(union: Mapping[str, Any] | None) -> Row:
-    return {name: _percent((union or {}).get(key)) for name, key in PSEUDO.items()}
+    found = union or {}
+    return {
+        **{name: _percent(found.get(key)) for name, key in PSEUDO.items()},
+        PSEUDO_CLASSES: found.get("classes_with_precision"),
+        PSEUDO_SHARE: 100.0 * found["emitted"] / found["expected"] if found.get("expected") else None,
+    }
 
 
 def _percent(value: float | None) -> float | None:

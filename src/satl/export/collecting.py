@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 
@@ -18,6 +19,13 @@ from satl.labels.io.wide import complete_splits
 
 _CODES = {band: code for code, band in enumerate(SUGGESTED_BANDS)}
 _SIGNS = {PRESENT: PRESENT, ABSENT: ABSENT}
+
+
+def _is_finite(score: object) -> TypeGuard[float]:
+    try:
+        return isinstance(score, (int, float)) and isfinite(score)
+    except OverflowError:  # a whole number of hundreds of digits
+        return False
 
 
 class Collector:
@@ -70,7 +78,7 @@ class Collector:
         """Note what a model proposes."""
         code = _CODES.get(band) if isinstance(band, str) else None
         sign = _SIGNS.get(value) if isinstance(value, int) else None
-        if code is None or sign is None or not isinstance(score, (int, float)) or not isfinite(score):
+        if code is None or sign is None or not _is_finite(score):
             raise self._fault(
                 row + 1,
                 f" suggests value {value!r}, score {score!r} and band {band!r} for class {label!r}: use 1 or -1, a "
@@ -120,9 +128,8 @@ class Collector:
                 row + 1, f" (image {images[row]!r}) suggests {names[column]!r} twice: remove one."
             )
         try:
-            table = LabelTable(
-                images, names, cells, complete_splits(self._splits, images, self.path, self.unit)
-            )
+            splits = complete_splits(self._splits, images, self.path, self.unit)
+            table = LabelTable(images, names, cells, splits, encoding="signed")
         except TableError as error:
             raise error.at(self.path) from None
         return Imported(table, proposed, None if looked_at is None else tuple(looked_at), skipped)

@@ -243,7 +243,7 @@ def _suggestions_only(source: Source, place: Path) -> Source:
     table = source.table.select(rows)
     return replace(
         source,
-        table=table.with_cells(np.zeros_like(table.cells)),
+        table=table.with_cells(np.zeros_like(table.cells), "signed"),
         suggestions=replace(proposed, rows=place_of.astype(np.int64).reshape(-1)),
         files=(),
     )

@@ -20,6 +20,7 @@ from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_to
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.text_files import check_start
+from satl.parsing import xml_events
 
 LABELS = "labels"
 KNOWN = {PRESENT: "", ABSENT: "not "}
@@ -129,26 +130,21 @@ def read_cvat(path: Path, encoding: str | None) -> Imported:
     labels: list[str] = []
     meaning: dict[str, tuple[str, int, bool]] = {}
     collected: Collector | None = None
-    try:
-        for element in _elements(path):
-            if element.tag == "meta":
-                labels = [label.findtext("name") or "" for label in element.iter("label")]
-                meaning = _meanings(labels)
-                collected = Collector(
-                    path, (label for label in labels if meaning[label][0] == label), "image"
-                )
-            elif element.tag == "track":
+    for element in _elements(path):
+        if element.tag == "meta":
+            labels = [label.findtext("name") or "" for label in element.iter("label")]
+            meaning = _meanings(labels)
+            collected = Collector(path, (label for label in labels if meaning[label][0] == label), "image")
+        elif element.tag == "track":
+            raise TableError(
+                f"{path} holds tracks: export from CVAT as 'CVAT for images 1.1', not for video."
+            )
+        elif element.tag == "image":
+            if collected is None:
                 raise TableError(
-                    f"{path} holds tracks: export from CVAT as 'CVAT for images 1.1', not for video."
+                    f"{path} declares no labels in 'meta': export from CVAT as 'CVAT for images 1.1'."
                 )
-            elif element.tag == "image":
-                if collected is None:
-                    raise TableError(
-                        f"{path} declares no labels in 'meta': export from CVAT as 'CVAT for images 1.1'."
-                    )
-                _read_image(collected, element, meaning)
-    except ElementTree.ParseError as error:
-        raise TableError(f"{path} is not a complete XML file ({error}): export it again.") from None
+            _read_image(collected, element, meaning)
     if collected is None:
         raise TableError(f"{path} is not a CVAT file: export from CVAT as 'CVAT for images 1.1'.")
     return collected.finish()
@@ -157,12 +153,15 @@ def read_cvat(path: Path, encoding: str | None) -> Imported:
 def _elements(path: Path) -> Iterator[ElementTree.Element]:
     """Yield ``meta``, images and tracks one by one; what was read is forgotten."""
     root: ElementTree.Element | None = None
-    for event, element in ElementTree.iterparse(path, events=("start", "end")):
-        if root is None:
-            root = element
-        if event == "end" and element.tag in ("meta", "image", "track"):
-            yield element
-            root.clear()
+    try:
+        for event, element in xml_events(path):
+            if root is None:
+                root = element
+            if event == "end" and element.tag in ("meta", "image", "track"):
+                yield element
+                root.clear()
+    except ValueError as error:
+        raise TableError(f"{path} is not a complete XML file ({error}): export it again.") from None
 
 
 def _meanings(labels: list[str]) -> dict[str, tuple[str, int, bool]]:

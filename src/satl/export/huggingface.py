@@ -6,7 +6,6 @@ One line per image: ``file_name``, ``split`` where there is one, and the lists `
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from satl.export.registry import MAIN, Imported, ToolFormat, beside, register_to
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import load_json
+from satl.parsing import parse_json
 
 CLASSES = "classes"
 _NAMES = "write the names of classes in brackets"
@@ -71,8 +71,8 @@ def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if not raw.strip():
                 continue
             try:
-                yield line, mapping(json.loads(raw.decode("utf-8-sig")), f"{path}: line {line}")
-            except (json.JSONDecodeError, UnicodeDecodeError):
+                yield line, mapping(parse_json(raw.decode("utf-8-sig")), f"{path}: line {line}")
+            except ValueError:
                 raise TableError(f"{path}: line {line} is not JSON: write one object per line.") from None
 
 

@@ -104,7 +104,7 @@ def import_file(
         )
     source = None if onto is None else open_table(onto, encoding, ignore_columns=ignore_columns)
     if source is None:
-        table = imported.table.with_cells(np.zeros_like(imported.table.cells))
+        table = imported.table.with_cells(np.zeros_like(imported.table.cells), "signed")
         kind = find_format(target, writing=True)
         check_new_files(table_files(target, kind, table.truth is not None), force=force, inputs=inputs)
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
-from xml.etree import ElementTree
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
@@ -14,6 +13,7 @@ from satl.export.registry import Imported
 from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import json_elements
+from satl.parsing import parse_xml
 
 _ABSENT_CONTROL = "absent"
 _AS_JSON = "export from Label Studio as JSON"
@@ -139,8 +139,8 @@ def _configured(path: Path) -> list[str] | None:
     if not path.is_file():
         return None
     try:
-        root = ElementTree.parse(path).getroot()
-    except (ElementTree.ParseError, ValueError) as error:
+        root = parse_xml(path)
+    except ValueError as error:
         raise TableError(
             f"{path} is not a labelling config ({error}): remove it, or export it again."
         ) from None

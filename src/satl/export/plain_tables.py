@@ -18,8 +18,8 @@ from satl.export.suggestions import Suggestions
 from satl.labels import open_table
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io import find_format
-from satl.labels.io.parquet import EXTENSIONS as _PARQUET
-from satl.labels.io.parquet import parquet_columns
+from satl.labels.io.arrow_files import PARQUET as _PARQUET
+from satl.labels.io.arrow_files import arrow_columns, arrow_errors
 from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide_csv import csv_columns, delimiter_of
 
@@ -103,15 +103,16 @@ def read_tables(path: Path, encoding: str | None) -> Imported:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, str, int, float, str]]:
-    header, columns = parquet_columns(path)[:2] if path.suffix.lower() in _PARQUET else csv_columns(path)
+    header, columns = arrow_columns(path)[:2] if path.suffix.lower() in _PARQUET else csv_columns(path)
     if tuple(header) != COLUMNS:
         raise TableError(f"{path}: its columns are not '{','.join(COLUMNS)}': export it again.")
     # Through NumPy, because a list of repeated words made one by one takes several times as long.
-    rows = zip(*(column.to_numpy(zero_copy_only=False).tolist() for column in columns), strict=True)
+    with arrow_errors(path, "Parquet"):
+        rows = zip(*(column.to_numpy(zero_copy_only=False).tolist() for column in columns), strict=True)
     for entry, (image, label, value, score, band) in enumerate(rows, start=1):
         try:
-            yield image, label, int(value), float(score), band
-        except (TypeError, ValueError):
+            yield str(image), str(label), int(value), float(score), band
+        except (TypeError, ValueError, OverflowError):
             raise TableError(
                 f"{path}: row {entry} (image {image!r}) has no value or score: export it again."
             ) from None

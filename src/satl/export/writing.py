@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 
+from satl.checks.formulas import warn_of_formulas
 from satl.errors import Argument, Sentence, TableError
 from satl.export.content import Source
 from satl.export.registry import MAIN, find_tool
-from satl.files import atomic_path
+from satl.files import atomic_paths
 
 
 def export(source: Source, format: str, out: str | Path, *, force: bool = False) -> tuple[Path, ...]:
@@ -20,7 +20,7 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
     >>> import tempfile, numpy as np
     >>> from satl.export import Suggestions
     >>> from satl.labels import LabelTable
-    >>> table = LabelTable(("a.jpg",), ("cat", "dog"), np.array([[1, 0]]))
+    >>> table = LabelTable(("a.jpg",), ("cat", "dog"), np.array([[1, 0]]), encoding="signed")
     >>> file = Path(tempfile.mkdtemp()) / "metadata.jsonl"
     >>> [path.name for path in export(Source(table, Suggestions.of([(0, 1, 1, 0.7, 1)])), "huggingface", file)]
     ['metadata.jsonl', 'metadata.classes.json']
@@ -43,11 +43,11 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
                 ),
             )
     roles = tool.roles(source)
+    warn_of_formulas(target, source.table.images, source.table.classes)
     try:
-        with ExitStack() as written:
-            # Files appear when the stack unwinds, the main one last: where it is, all of it is.
-            temporary = {role: written.enter_context(atomic_path(files[role])) for role in roles}
-            tool.write(source, temporary)
+        first = sorted(roles, key=lambda role: role != MAIN)
+        with atomic_paths([files[role] for role in first]) as temporary:
+            tool.write(source, dict(zip(first, temporary, strict=True)))
     except TableError as error:
         # Writers see a temporary name; the error names the file that the user asked for.
         raise error.at(target) from None
@@ -58,4 +58,4 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
     for role, file in files.items():
         if role not in roles:
             file.unlink(missing_ok=True)
-    return tuple(files[role] for role in sorted(roles, key=lambda role: role != MAIN))
+    return tuple(files[role] for role in first)

@@ -1,5 +1,3 @@
-from .augment import IMAGENET_MEAN as IMAGENET_MEAN
-from .augment import IMAGENET_STD as IMAGENET_STD
 from .augment import EvalTransform as EvalTransform
 from .augment import TrainAugment as TrainAugment
 from .batches import Batch as Batch
@@ -7,6 +5,9 @@ from .batches import Batches as Batches
 from .batches import BatchShare as BatchShare
 from .batches import epoch_order as epoch_order
 from .decode import decode_image as decode_image
+from .input_format import IMAGENET_MEAN as IMAGENET_MEAN
+from .input_format import IMAGENET_STD as IMAGENET_STD
+from .input_format import InputFormat as InputFormat
 from .pack import PackResult as PackResult
 from .pack import pack_images as pack_images
 from .resident import ResidentImages as ResidentImages
@@ -15,6 +16,7 @@ from .source import BulkSource as BulkSource
 from .source import ChosenImages as ChosenImages
 from .source import FolderImages as FolderImages
 from .source import ImageSource as ImageSource
+from .source import RowSource as RowSource
 from .source import cached as cached
 from .store import PackedImages as PackedImages
 from .store import check_store as check_store

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from satl.errors import ArrayError
+from satl.images.input_format import IMAGENET_MEAN, IMAGENET_STD, Interpolation
 from satl.images.resample import (
     by_bytes,
     crop_matrices,
@@ -28,8 +29,6 @@ from satl.images.resample import (
     shift_matrices,
 )
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 _LUMA = (0.299, 0.587, 0.114)
 
 
@@ -114,9 +113,15 @@ class _Normalise(nn.Module):
     shift: Tensor
 
     def __init__(
-        self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype, channels_last: bool
+        self,
+        mean: Sequence[float],
+        std: Sequence[float],
+        interpolation: Interpolation,
+        dtype: torch.dtype,
+        channels_last: bool,
     ) -> None:
         super().__init__()
+        self.interpolation: Interpolation = interpolation
         self.dtype = dtype
         self.channels_last = channels_last
         self.factors = [1 / (255 * deviation) for deviation in std]
@@ -137,7 +142,9 @@ class _Normalise(nn.Module):
         """Crop, resize and flip on the CPU; normalised unless ``grey``."""
         scale, shift = ([1.0] * 3, [0.0] * 3) if grey else (self.factors, self.summands)
         top, left, _, flip = crops
-        result: Tensor = crop_resize(images, top, left, length, flip, size, scale, shift, self.channels_last)
+        result: Tensor = crop_resize(
+            images, top, left, length, flip, size, scale, shift, self.channels_last, self.interpolation
+        )
         return result if grey else result.to(self.dtype)
 
     def move_to_device_of(self, images: Tensor) -> None:
@@ -160,6 +167,7 @@ class TrainAugment(_Normalise):
         flip: mirror half of the images.
         mean: mean of every channel, for images in 0 to 1.
         std: standard deviation of every channel.
+        interpolation: how images are resized.
         jitter: brightness, contrast and saturation are each multiplied by a factor drawn uniformly from
             ``1 - jitter`` to ``1 + jitter``; 0, as published, leaves colours alone.
         dtype: of the result.
@@ -183,11 +191,12 @@ class TrainAugment(_Normalise):
         flip: bool = True,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        interpolation: Interpolation = "bicubic",
         jitter: float = 0.0,
         dtype: torch.dtype = torch.float32,
         channels_last: bool = False,
     ) -> None:
-        super().__init__(mean, std, dtype, channels_last)
+        super().__init__(mean, std, interpolation, dtype, channels_last)
         sizes = tuple(crop_sizes) if crop_sizes is not None else default_crop_sizes(input_size)
         if not sizes or min(sizes) < 1 or max(sizes) > input_size:
             raise ValueError(f"crop_sizes must lie in 1..{input_size}, not {list(sizes)}")
@@ -198,7 +207,7 @@ class TrainAugment(_Normalise):
         self.flip = flip
         self.jitter = jitter
         self.register_buffer("crop_sizes", torch.tensor(sizes), persistent=False)
-        matrices = crop_matrices(self.crop_sizes, input_size, output_size)
+        matrices = crop_matrices(self.crop_sizes, input_size, output_size, interpolation)
         self.register_buffer("matrices", matrices, persistent=False)
 
     @torch.no_grad()
@@ -273,6 +282,7 @@ class EvalTransform(_Normalise):
         output_size: side of the images that go out.
         mean: mean of every channel, for images in 0 to 1.
         std: standard deviation of every channel.
+        interpolation: how images are resized.
         dtype: of the result.
         channels_last: memory format of the result.
 
@@ -286,10 +296,11 @@ class EvalTransform(_Normalise):
         *,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        interpolation: Interpolation = "bicubic",
         dtype: torch.dtype = torch.float32,
         channels_last: bool = False,
     ) -> None:
-        super().__init__(mean, std, dtype, channels_last)
+        super().__init__(mean, std, interpolation, dtype, channels_last)
         self.output_size = output_size
 
     @torch.no_grad()
@@ -305,5 +316,6 @@ class EvalTransform(_Normalise):
             if size == self.output_size:
                 return self.normalise(images)
             length = torch.full((1,), size, device=images.device)
-            matrix = resize_matrices(length, size, self.output_size).to(product_dtype(images.device))
+            matrix = resize_matrices(length, size, self.output_size, self.interpolation)
+            matrix = matrix.to(product_dtype(images.device))
             return self.normalise(resample(images, matrix, matrix))

@@ -1,4 +1,4 @@
-"""Batches of uint8 images in an order that depends on the seed and the epoch alone.
+"""Batches of uint8 images, or of features, in an order that depends on the seed and the epoch alone.
 
 Nothing here reads or changes a global random state, so a run that is resumed, or split over more processes,
 sees the same global batches as an uninterrupted one. Worker processes are those of torch's ``DataLoader``; ours is the
@@ -20,17 +20,18 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from satl.errors import ArrayError, ConfigError, ImageError
 from satl.images.resident import ResidentImages
-from satl.images.source import BulkSource, ImageSource
+from satl.images.source import BulkSource, ImageSource, RowSource, reason_of
 from satl.images.store import PackedImages
 
 _PREFETCHED = 2  # batches that are gathered while the caller is busy with the one before
 
 
 class Batch(NamedTuple):
-    """Images of one step and where they are in the source."""
+    """Images, or rows of features, of one step and where they are in the source."""
 
     images: torch.Tensor
-    """uint8 (B, 3, S, S), in memory with the channels last (``torch.channels_last``), as decoders give them."""
+    """uint8 (B, 3, S, S), in memory with the channels last (``torch.channels_last``), as decoders give them; features
+    as their source gives them, float16 (B, V, D)."""
     indices: torch.Tensor
     """int64 (B,), positions in the source (not in the order of the epoch)."""
 
@@ -47,6 +48,14 @@ class _Failure(NamedTuple):
     """What a worker sends instead of a batch; an exception that it raised would arrive wrapped in a traceback."""
 
     error: ImageError
+
+
+class _Mended(NamedTuple):
+    """A batch in which other images of it stand in for those that cannot be decoded."""
+
+    images: torch.Tensor
+    places: list[tuple[int, int, str]]
+    """Place in the batch, place of the image that stands in, and the reason."""
 
 
 @contextmanager
@@ -104,12 +113,17 @@ class Batches:
         drop_last: leave out a last batch that is not full.
         rank: number of this process.
         world_size: number of processes.
-        workers: processes that decode; 0 decodes in this one. A :class:`BulkSource` uses none: its batches are
+        workers: processes that decode; 0 decodes in this one. A :class:`RowSource` uses none: its batches are
             gathered one thread ahead where that hides something, a disk or a copy, and ``workers`` is not 0.
         pin_memory: put images in page-locked memory for faster copies to a GPU; ignored without one.
         epochs: how many epochs will be asked for, one after the other. The workers then live for all of them
             and begin the next epoch while the caller still finishes this one; :meth:`close` ends them early.
             ``None``: the workers of an epoch end with it.
+        stand_in: whether, in place of an image that cannot be decoded, the next one of its batch that can be is handed
+            out once more, with its own position; :attr:`broken` then says which. Otherwise that is an error.
+
+    Attributes:
+        broken: position in the source -> reason, of images that another one has stood in for.
 
     Raises:
         ConfigError: the batch size cannot work with this number of images or processes.
@@ -124,7 +138,7 @@ class Batches:
 
     def __init__(
         self,
-        source: ImageSource,
+        source: ImageSource | RowSource,
         indices: Sequence[int] | NDArray[np.integer] | None = None,
         *,
         batch_size: int,
@@ -136,8 +150,11 @@ class Batches:
         workers: int = 0,
         pin_memory: bool = False,
         epochs: int | None = None,
+        stand_in: bool = False,
     ) -> None:
         self.source = source
+        self.stand_in = stand_in
+        self.broken: dict[int, str] = {}
         given = np.arange(len(source)) if indices is None else np.asarray(indices)
         if given.dtype == np.bool_:  # as numbers they would be the positions 0 and 1
             raise ArrayError(
@@ -211,7 +228,7 @@ class Batches:
         """
         if not 0 <= start_step <= len(self):
             raise ValueError(f"start_step must lie in 0..{len(self)}, not {start_step}")
-        if isinstance(self.source, BulkSource):
+        if isinstance(self.source, RowSource):
             return self._gather(self.source, self.rows(epoch)[start_step:])
         return self._decode(epoch, start_step)
 
@@ -219,9 +236,9 @@ class Batches:
         """End the workers that ``epochs`` keeps; another epoch would start new ones."""
         self._kept = None
 
-    def _gather(self, source: BulkSource, steps: list[NDArray[np.int64]]) -> Iterator[Batch]:
-        is_slow = self.pin_memory or isinstance(source, PackedImages)
-        if self.workers == 0 or isinstance(source, ResidentImages) or not is_slow:
+    def _gather(self, source: RowSource, steps: list[NDArray[np.int64]]) -> Iterator[Batch]:
+        on_disk = isinstance(source, PackedImages) or not getattr(source, "in_memory", True)
+        if self.workers == 0 or _is_resident(source) or not (self.pin_memory or on_disk):
             for rows in steps:
                 yield self._gathered(source, rows)
             return
@@ -237,12 +254,14 @@ class Batches:
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
 
-    def _gathered(self, source: BulkSource, rows: NDArray[np.int64]) -> Batch:
+    def _gathered(self, source: RowSource, rows: NDArray[np.int64]) -> Batch:
         indices = torch.from_numpy(rows.copy())
         if self.pin_memory:
             indices = indices.pin_memory()
-        if not self.pin_memory or isinstance(source, ResidentImages):
+        if not self.pin_memory or _is_resident(source):
             return Batch(source.gather(indices), indices)
+        if not isinstance(source, BulkSource):
+            return Batch(source.gather(indices).pin_memory(), indices)
         # Page-locked memory comes from a pool that knows when a copy out of it has ended.
         locked = torch.empty((len(rows), source.size, source.size, 3), dtype=torch.uint8, pin_memory=True)
         return Batch(source.gather(indices, locked), indices)
@@ -260,14 +279,25 @@ class Batches:
                     item = next(stream.items)
                 if isinstance(item, _Failure):
                     raise item.error
+                present = rows
+                if isinstance(item, _Mended):
+                    present, item = self._mended(rows, item), item.images
                 if step == len(self) and self.epochs is not None and epoch + 1 < self.epochs:
                     stream.position = (epoch + 1, 0)
                     self._kept = stream
                 # Made here: every tensor that a worker sends keeps a file open for as long as it lives.
-                indices = torch.from_numpy(rows.copy())
+                indices = torch.from_numpy(present.copy())
                 yield Batch(item.permute(0, 3, 1, 2), indices.pin_memory() if self.pin_memory else indices)
         finally:
             del stream  # the traceback of an error would keep its workers alive
+
+    def _mended(self, rows: NDArray[np.int64], batch: _Mended) -> NDArray[np.int64]:
+        """Return the positions of the images that are in a batch, and remember those that are not."""
+        present = rows.copy()
+        for place, other, reason in batch.places:
+            self.broken[int(rows[place])] = reason
+            present[place] = rows[other]
+        return present
 
 
 class _Stream:
@@ -275,10 +305,12 @@ class _Stream:
 
     def __init__(self, batches: Batches, epoch: int, start_step: int) -> None:
         self.position = (epoch, start_step)
+        source = batches.source
+        assert isinstance(source, ImageSource)  # rows are gathered, not decoded
         last = epoch + 1 if batches.epochs is None else max(batches.epochs, epoch + 1)
         steps = len(batches) * (last - epoch) - start_step
-        loader: DataLoader[torch.Tensor | _Failure] = DataLoader(
-            _Decoded(batches.source),
+        loader: DataLoader[torch.Tensor | _Mended | _Failure] = DataLoader(
+            _Decoded(source, batches.stand_in),
             batch_size=None,
             sampler=_rows_from(batches, epoch, start_step, last),  # one array of rows for every step
             num_workers=min(batches.workers, steps),
@@ -290,27 +322,42 @@ class _Stream:
         self.items = iter(loader)
 
 
+def _is_resident(source: RowSource) -> bool:
+    """Whether rows come from the memory of a device already."""
+    return isinstance(source, ResidentImages) or hasattr(source, "device")
+
+
 def _rows_from(batches: Batches, epoch: int, start_step: int, last: int) -> Iterator[NDArray[np.int64]]:
     for number in range(epoch, last):
         yield from batches.rows(number)[start_step:]
         start_step = 0
 
 
-class _Decoded(Dataset["torch.Tensor | _Failure"]):
+class _Decoded(Dataset["torch.Tensor | _Mended | _Failure"]):
     """Whole batches, uint8 (B, S, S, 3), decoded one image after the other in whichever process asks."""
 
-    def __init__(self, source: ImageSource) -> None:
-        self._source = source
+    def __init__(self, source: ImageSource, stand_in: bool = False) -> None:
+        self._source, self._stand_in = source, stand_in
 
-    def __getitem__(self, rows: NDArray[np.int64]) -> torch.Tensor | _Failure:
+    def __getitem__(self, rows: NDArray[np.int64]) -> torch.Tensor | _Mended | _Failure:
         images = _new_images(len(rows), self._source.size)
         pixels = images.numpy()
-        try:
-            for k, row in enumerate(rows):
+        reasons: dict[int, str] = {}
+        for k, row in enumerate(rows):
+            try:
                 pixels[k] = self._source.image(int(row))
-        except ImageError as error:
-            return _Failure(error)
-        return images
+            except ImageError as error:
+                reasons[k] = reason_of(error)
+                if not self._stand_in or len(reasons) == len(rows):
+                    return _Failure(error)
+        if not reasons:
+            return images
+        places = []
+        for k, reason in reasons.items():
+            other = next(n % len(rows) for n in range(k + 1, k + len(rows)) if n % len(rows) not in reasons)
+            pixels[k] = pixels[other]
+            places.append((k, other, reason))
+        return _Mended(images, places)
 
 
 def _new_images(num: int, size: int) -> torch.Tensor:

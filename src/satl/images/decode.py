@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 from satl.errors import ImageError, Sentence, Task
+from satl.images.input_format import Interpolation
 
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA")
 _ORIENTATION_TAG = 0x0112
@@ -27,6 +30,20 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_KERNELS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+_MOST_PIXELS = 178_956_970
+"""Pixels of the largest image that is decoded: what Pillow takes for an attack. At four bytes each, 0.7 GB."""
+_MOST_MEMORY = 900_000_000
+_BYTES_PER_PIXEL = {"JPEG2000": 20, "WEBP": 17, "AVIF": 10}
+"""What the libraries behind these formats take at most, in copies of their own; others take less than five bytes."""
+_BYTES_PER_ANIMATED_PIXEL = 10
+"""Of a PNG with several pictures, of which Pillow keeps two."""
+_BYTES_IN_MEMORY = 64 << 20
+"""Bytes of the largest file that is read as a whole before it is decoded."""
+_FEW_PIXELS = 1 << 22
+"""An image of no more pixels takes less than 100 MB in any format."""
+_PIXELS_AT_ONCE = 1 << 22
+"""Pixels that are converted at a time: a conversion needs several times their memory."""
 _REMEDY = "replace it or leave it out"
 _REMEDY_IN_A_TABLE = Sentence(
     "replace it or take its row out of the table ({inspect} lists all of them)",
@@ -34,11 +51,13 @@ _REMEDY_IN_A_TABLE = Sentence(
 )
 
 
-def decode_image(path: str | Path, size: int | None, *, row: int | None = None) -> NDArray[np.uint8]:
+def decode_image(
+    path: str | Path, size: int | None, *, row: int | None = None, interpolation: Interpolation = "bicubic"
+) -> NDArray[np.uint8]:
     """Read an image file as RGB, upright, resized to a square.
 
     Grey, palette, CMYK and 16-bit images become 8-bit RGB; transparent parts become white; of an animation
-    the first frame is taken; the EXIF orientation is applied. The aspect ratio is not kept (bicubic resize to
+    the first frame is taken; the EXIF orientation is applied. The aspect ratio is not kept (resize to
     ``size`` x ``size``, as in the published pipelines). A JPEG at least four times too large is decoded at a
     half, a quarter or an eighth of its resolution, never below twice ``size``.
 
@@ -46,6 +65,7 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
         path: the file.
         size: side of the square in pixels; ``None`` keeps the size of the file.
         row: 1-based row of the table that names the file, for the message of an error; None: no table does.
+        interpolation: how it is resized; bicubic in the published pipelines.
 
     Returns:
         uint8 array (size, size, 3), or (H, W, 3) where ``size`` is ``None``.
@@ -64,8 +84,8 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
     try:
         # Not by its name: Pillow would map some files into memory, and it maps a TIFF that lies on its side (EXIF) with
         # the height for the width.
-        with Path(path).open("rb") as file, Image.open(file, formats=_readable_formats()) as image:
-            return _to_array(image, size)
+        with Path(path).open("rb") as file, Image.open(_stream(file), formats=_readable_formats()) as image:
+            return _to_array(image, size, interpolation)
     except ImageError as error:
         raise ImageError(f"{name} {error}", remedy=remedy) from None
     except FileNotFoundError:
@@ -82,6 +102,16 @@ def decode_image(path: str | Path, size: int | None, *, row: int | None = None) 
         raise
     except Exception as error:  # the parsers behind Pillow answer damaged bytes with errors of every kind
         raise ImageError(f"{name} is truncated or damaged ({_one_line(error)})", remedy=remedy) from None
+
+
+def _stream(file: BufferedReader) -> BinaryIO:
+    """Return what Pillow reads a file from: its bytes, unless they are many.
+
+    Some parsers ask for as many bytes as a damaged header claims. A file makes room for all of them first, bytes in
+    memory give what there is.
+    """
+    size = os.fstat(file.fileno()).st_size
+    return io.BytesIO(file.read(size)) if 0 < size <= _BYTES_IN_MEMORY else file
 
 
 def unsupported_reason(data: bytes) -> str | None:
@@ -102,6 +132,14 @@ def unsupported_reason(data: bytes) -> str | None:
     except Exception:  # damage, which is reported where the file is decoded
         return None
     return None
+
+
+def grey_thumbnail(image: ImageFile.ImageFile, side: int) -> NDArray[np.uint8]:
+    """Return an opened image upright and shrunk to a square of grey pixels, uint8 (side, side)."""
+    pixels = _to_array(image, side, "bicubic").astype(np.uint32)
+    return ((299 * pixels[..., 0] + 587 * pixels[..., 1] + 114 * pixels[..., 2] + 500) // 1000).astype(
+        np.uint8
+    )
 
 
 @cache
@@ -152,28 +190,74 @@ def _readable_formats() -> tuple[str, ...]:
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
-def _to_array(image: ImageFile.ImageFile, size: int | None) -> NDArray[np.uint8]:
+def _to_array(
+    image: ImageFile.ImageFile, size: int | None, interpolation: Interpolation
+) -> NDArray[np.uint8]:
     if size is not None and image.format in ("JPEG", "MPO"):
         image.draft(None, (2 * size, 2 * size))  # None keeps the mode
-    image.load()
+    _require_size(image, size)
+    try:
+        image.load()
+    except MemoryError:
+        if image.width * image.height > _FEW_PIXELS:
+            raise  # the machine has too little memory, which says nothing about the file
+        raise ImageError("is damaged (it asks for more memory than its pixels take)") from None
     orientation = None
     with contextlib.suppress(Exception):  # a damaged EXIF block does not make the pixels unusable
         # After load(): some plugins turn the image themselves while loading, and then drop the tag.
         orientation = image.getexif().get(_ORIENTATION_TAG)
-    plain = _to_eight_bits(image)
+    plain = _to_eight_bits(image, size, _KERNELS[interpolation])
     if size is not None and plain.size != (size, size):
-        plain = plain.resize((size, size), Image.Resampling.BICUBIC)
+        plain = plain.resize((size, size), _KERNELS[interpolation])
     if orientation in _UPRIGHT:
         # After the resize, because turning a small square is cheaper than turning the photograph.
         plain = plain.transpose(_UPRIGHT[orientation])
     return np.array(plain if plain.mode == "RGB" else plain.convert("RGB"))
 
 
-def _to_eight_bits(image: Image.Image) -> Image.Image:
-    """Bring any mode to "RGB", or to "L" where red, green and blue are equal."""
+def _require_size(image: Image.Image, size: int | None) -> None:
+    """Refuse, before anything is decoded, what would take gigabytes of memory."""
+    each = _BYTES_PER_PIXEL.get(image.format or "", 1)
+    if image.format == "PNG" and getattr(image, "is_animated", False):
+        each = _BYTES_PER_ANIMATED_PIXEL
+    most = min(_MOST_PIXELS, _MOST_MEMORY // each)
+    if image.width * image.height > most:
+        raise ImageError(
+            f"has {image.width} x {image.height} pixels, more than the {most // 1_000_000} million of {image.format} "
+            "that are opened safely, save a smaller copy of it"
+        )
+    if size is not None and size * image.height > _MOST_PIXELS:  # Pillow resizes rows first, then columns
+        raise ImageError(
+            f"has {image.width} x {image.height} pixels, a shape that cannot be resized safely, cut it into pieces"
+        )
+
+
+def _to_eight_bits(image: Image.Image, size: int | None, kernel: Image.Resampling) -> Image.Image:
+    """Bring any mode to "RGB", or to "L" where red, green and blue are equal; a large one is as wide as ``size`` then.
+
+    Rows are resized apart from columns anyway, so a large image is converted and made narrow a few rows at a time.
+    """
     if image.mode in ("RGB", "L") and "transparency" not in image.info:
         return image
     _require_white(image)
+    width, height = image.size
+    if width * height <= _PIXELS_AT_ONCE:
+        return _convert(image)
+    rows = max(1, _PIXELS_AT_ONCE // width)
+    narrow: Image.Image | None = None
+    for top in range(0, height, rows):
+        part = _convert(image.crop((0, top, width, min(top + rows, height))))
+        if size is not None:
+            part = part.resize((size, part.height), kernel)
+        if narrow is None:
+            narrow = Image.new(part.mode, (part.width, height))
+        narrow.paste(part, (0, top))
+    assert narrow is not None
+    return narrow
+
+
+def _convert(image: Image.Image) -> Image.Image:
+    """Bring the pixels of a mode whose white is known to "RGB" or "L", each by itself."""
     if image.mode.startswith("I"):
         return _from_sixteen_bits(image)
     if "transparency" in image.info or image.mode in ("RGBA", "LA", "PA", "RGBa", "La"):

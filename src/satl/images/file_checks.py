@@ -10,20 +10,35 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from satl.errors import Argument, ImageError
-from satl.images.decode import unsupported_reason
+from satl.images.decode import grey_thumbnail, unsupported_reason
+from satl.images.near_duplicates import SIDE, near_duplicates
 from satl.images.source import FileFinder
 from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_stored
 from satl.labels.cells import NameIndex
 from satl.labels.file_report import DuplicateGroup, FileReport
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
-Verdict = tuple[bytes | None, str | None]
-"""What became of one image file: (digest, None) of a good one, (None, None) missing, (None, reason) broken."""
+
+class FileVerdict(NamedTuple):
+    """What became of one image file: all empty where it is missing.
+
+    Attributes:
+        digest: of the content of a good one.
+        reason: why a broken one cannot be read.
+        thumbnail: of a good one, uint8 (18, 18).
+    """
+
+    digest: bytes | None = None
+    reason: str | None = None
+    thumbnail: npt.NDArray[np.uint8] | None = None
+
+
 Progress = Callable[[int, int], None]
 
 
@@ -50,13 +65,15 @@ def _inspect_folder(table: LabelTable, folder: Path, progress: Progress | None) 
         )
     finder = FileFinder(folder)
 
-    def check(image: str) -> Verdict:
+    def check(image: str) -> FileVerdict:
         found: Sequence[Path] = ()
         with suppress(ImageError):  # a folder that may not be listed: the file itself is asked
             found = finder.find(image)
         if len(found) > 1:
             names = ", ".join(file.name for file in found[:3])
-            return None, f"the id matches {len(found)} files, {names}: write it with its extension"
+            return FileVerdict(
+                reason=f"the id matches {len(found)} files, {names}: write it with its extension"
+            )
         return _check_file(found[0] if found else folder / image)
 
     report = _check_all(table, folder, check, progress)
@@ -67,9 +84,9 @@ def _inspect_store(table: LabelTable, path: Path, progress: Progress | None) -> 
     store = open_store(path)
     index = NameIndex(store.ids)
 
-    def check(image: str) -> Verdict:
+    def check(image: str) -> FileVerdict:
         position = index.position(image)
-        return _check_stored(store, position) if position >= 0 else (None, None)
+        return _check_stored(store, position) if position >= 0 else FileVerdict()
 
     report = _check_all(table, path, check, progress)
     if not report.missing:
@@ -81,18 +98,36 @@ def _inspect_store(table: LabelTable, path: Path, progress: Progress | None) -> 
     return replace(report, hint=hint)
 
 
-def _check_stored(store: Store, position: int) -> Verdict:
+def _check_stored(store: Store, position: int) -> FileVerdict:
     # What has the checksum of its packing can be decoded: it was encoded by the packing itself.
+    from PIL import Image
+
     try:
-        return _content_digest(read_stored(store, position)), None
+        data = read_stored(store, position)
     except ImageError:
-        return None, WRONG_CHECKSUM
+        return FileVerdict(reason=WRONG_CHECKSUM)
     except OSError as error:
-        return None, error.strerror or str(error)
+        return FileVerdict(reason=error.strerror or str(error))
+    if store.kind == "raw":
+        pixels = np.frombuffer(data, dtype=np.uint8).reshape(store.size, store.size, 3)
+        buffer = io.BytesIO()
+        Image.fromarray(pixels).save(buffer, "PPM")
+        thumbnail = _thumbnail(buffer.getvalue())
+    else:
+        thumbnail = _thumbnail(data)
+    return FileVerdict(_content_digest(data), thumbnail=thumbnail)
+
+
+def _thumbnail(data: bytes) -> npt.NDArray[np.uint8] | None:
+    from PIL import Image
+
+    with suppress(Exception), Image.open(io.BytesIO(data)) as image:
+        return grey_thumbnail(image, SIDE)
+    return None
 
 
 def _check_all(
-    table: LabelTable, place: Path, check: Callable[[str], Verdict], progress: Progress | None = None
+    table: LabelTable, place: Path, check: Callable[[str], FileVerdict], progress: Progress | None = None
 ) -> FileReport:
     """Return what ``check`` finds for every image of a table, in several threads; without a hint.
 
@@ -102,19 +137,30 @@ def _check_all(
     missing: list[str] = []
     unreadable: list[tuple[str, str]] = []
     same: dict[bytes, list[int]] = {}
+    thumbnails: dict[bytes, npt.NDArray[np.uint8]] = {}
     # Reading waits for the disk and decoding releases the interpreter, so threads help with both.
     with ThreadPoolExecutor(max_workers=min(16, 2 * (os.cpu_count() or 1))) as pool:
-        for row, (digest, reason) in enumerate(pool.map(check, table.images, chunksize=1)):
+        for row, (digest, reason, thumbnail) in enumerate(pool.map(check, table.images, chunksize=1)):
             if digest is None and reason is None:
                 missing.append(table.images[row])
             elif digest is None:
                 unreadable.append((table.images[row], str(reason)))
             else:
                 same.setdefault(digest, []).append(row)
+                if thumbnail is not None:
+                    thumbnails.setdefault(digest, thumbnail)
             if progress is not None:
                 progress(row + 1, table.num_images)
     duplicates = tuple(_duplicate_group(table, rows) for rows in same.values() if len(rows) > 1)
-    return FileReport(str(place), table.num_images, tuple(missing), tuple(unreadable), duplicates)
+    digests = list(thumbnails)
+    alike = near_duplicates(np.stack([thumbnails[digest] for digest in digests])) if digests else []
+    near = tuple(
+        _duplicate_group(table, sorted(row for place in group for row in same[digests[place]]))
+        for group in alike
+    )
+    return FileReport(
+        str(place), table.num_images, tuple(missing), tuple(unreadable), duplicates, near_duplicates=near
+    )
 
 
 def _content_digest(data: bytes) -> bytes:
@@ -122,36 +168,41 @@ def _content_digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _check_file(path: Path) -> Verdict:
+def _check_file(path: Path) -> FileVerdict:
     from PIL import Image
 
     try:
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return None, None
+        return FileVerdict()
     except OSError as error:
-        return None, error.strerror or str(error)
+        return FileVerdict(reason=error.strerror or str(error))
     if not data:
-        return None, "empty file"
+        return FileVerdict(reason="empty file")
     reason = unsupported_reason(data)
     if reason is not None:
-        return None, reason
+        return FileVerdict(reason=reason)
+    thumbnail = None
     try:
         with Image.open(io.BytesIO(data)) as image:
             if image.format == "JPEG":
                 # Decoding at an eighth of the size still reads all data, several times faster.
-                image.draft("RGB", (max(1, image.width // 8), max(1, image.height // 8)))
+                image.draft("RGB", (max(2 * SIDE, image.width // 8), max(2 * SIDE, image.height // 8)))
                 image.load()
+                with suppress(Exception):  # a thumbnail is only compared with others
+                    thumbnail = grey_thumbnail(image, SIDE)
             else:
                 image.verify()
                 with Image.open(io.BytesIO(data)) as again:
                     again.load()
+                    with suppress(Exception):
+                        thumbnail = grey_thumbnail(again, SIDE)
     except Exception as error:
         # Decoders raise errors of many kinds on broken data; to the user they are all one.
         name = type(error).__name__
         reason = "not an image" if name == "UnidentifiedImageError" else str(error).strip() or name
-        return None, reason
-    return _content_digest(data), None
+        return FileVerdict(reason=reason)
+    return FileVerdict(_content_digest(data), thumbnail=thumbnail)
 
 
 def _duplicate_group(table: LabelTable, rows: list[int]) -> DuplicateGroup:

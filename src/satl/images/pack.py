@@ -27,8 +27,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from satl.errors import Argument, ArrayError, ImageError, Sentence
-from satl.files import UnwritableError, atomic_path, check_out_folder, try_lock
-from satl.images.source import ImageSource, available_cores
+from satl.files import UnwritableError, atomic_path, check_out_folder, is_disk_error, try_lock
+from satl.images.broken_list import BROKEN, read_broken, write_broken
+from satl.images.broken_pictures import BrokenPicture, require_few
+from satl.images.source import ImageSource, available_cores, reason_of
 from satl.images.store import (
     FORMAT,
     HEADER,
@@ -42,11 +44,14 @@ from satl.images.store import (
     open_store,
     write_index,
 )
+from satl.parsing import parse_json
 
 JPEG_QUALITY = 95
 _BYTES_BETWEEN_COMMITS = 64 << 20
 _SECONDS_BETWEEN_COMMITS = 1.0
 _NEW_FOLDER = Sentence("pass another folder as {out}", out=Argument("out"))
+_BROKEN_BYTES = b""
+"""What is packed of an image that cannot be read; no image is encoded so."""
 _IMAGES_AHEAD = 4  # for every worker: enough that none waits, few enough that memory stays small
 
 
@@ -59,6 +64,8 @@ class PackResult(NamedTuple):
     """Of them those that were in the folder already."""
     num_bytes: int
     """Bytes of all images of the store."""
+    broken: tuple[str, ...] = ()
+    """Images of the table that cannot be read and are not in the store."""
 
 
 def pack_images(
@@ -69,6 +76,7 @@ def pack_images(
     kind: Kind = "jpeg",
     quality: int = JPEG_QUALITY,
     workers: int = 0,
+    broken_share: float | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> PackResult:
     """Write the images of ``source`` into a store, or finish one that was begun.
@@ -83,6 +91,8 @@ def pack_images(
         kind: ``jpeg``, or ``raw`` for plain bytes.
         quality: of the JPEGs, whose colours are kept at full resolution.
         workers: threads that decode; 0 takes one for every core.
+        broken_share: leave out images that cannot be read, up to this share of all, and list them in ``broken.csv`` of
+            the store; None: such an image is an error.
         progress: called as ``progress(done, total)``.
 
     Raises:
@@ -98,29 +108,49 @@ def pack_images(
         raise ImageError("the table has no image to pack", remedy="pass another table")
     settings = {"kind": kind, "size": source.size, "quality": quality if kind == "jpeg" else None}
     if (folder / HEADER).is_file():
-        return _finished(folder, settings, image_ids)
+        return _finished(folder, settings, image_ids, broken_share)
     if folder.exists() and not is_store(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise ImageError(f"'{folder}' exists already and is not a packed store", remedy=_NEW_FOLDER)
     check_out_folder(folder)
     encode = _jpeg(quality) if kind == "jpeg" else _raw
+    reasons: dict[int, str] = {}
+
+    def packed(i: int) -> bytes:
+        try:
+            return encode(source.image(i))
+        except ImageError as error:
+            if broken_share is None:
+                raise
+            reasons[i] = reason_of(error)
+            return _BROKEN_BYTES
+
     with _translate_disk_errors(folder), _Writer(folder, settings, image_ids) as writer:
         if writer.finished_by_another:
-            return _finished(folder, settings, image_ids)
+            return _finished(folder, settings, image_ids, broken_share)
+        for i in (
+            writer.broken()
+        ):  # of an earlier call; one that can be read by now is packed, and all that follow
+            if broken_share is None or packed(i) != _BROKEN_BYTES:
+                writer.cut(i)
+                break
         found = writer.done
         executor = ThreadPoolExecutor(workers or available_cores())
         try:
-            for data in _in_order(
-                executor, lambda i: encode(source.image(i)), found, len(image_ids), workers
-            ):
+            for data in _in_order(executor, packed, found, len(image_ids), workers):
                 if progress is not None:
                     progress(writer.done, len(image_ids))
                 writer.add(data)
+                if broken_share is not None and len(reasons) > broken_share * len(image_ids):
+                    break  # there is no need to read the others before that is said
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
-        num_bytes = writer.finish()
+        broken = [BrokenPicture(image_ids[i], reason) for i, reason in sorted(reasons.items())]
+        if broken_share is not None:
+            require_few(broken, len(image_ids), broken_share, Argument("broken_share", broken_share))
+        num_bytes = writer.finish(broken)
     if progress is not None:
         progress(len(image_ids), len(image_ids))
-    return PackResult(len(image_ids), found, num_bytes)
+    return PackResult(len(image_ids), found, num_bytes, tuple(one.image for one in broken))
 
 
 def _in_order(
@@ -150,11 +180,18 @@ def _raw(pixels: NDArray[np.uint8]) -> bytes:
     return pixels.tobytes()
 
 
-def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) -> PackResult:
+def _finished(
+    folder: Path, settings: dict[str, Any], image_ids: Sequence[str], broken_share: float | None
+) -> PackResult:
     store = open_store(folder)
     _require_same(folder, "is finished", settings, {key: getattr(store, key) for key in settings})
     known = set(store.ids)
     missing = [image_id for image_id in image_ids if image_id not in known]
+    broken: tuple[str, ...] = ()
+    if missing and broken_share is not None:
+        listed = {row["image"] for row in read_broken(folder / BROKEN)}
+        broken = tuple(image_id for image_id in missing if image_id in listed)
+        missing = [image_id for image_id in missing if image_id not in listed]
     if missing:
         raise ImageError(
             f"packed store '{folder}' is finished and lacks {len(missing)} of the {len(image_ids)} images of"
@@ -163,7 +200,7 @@ def _finished(folder: Path, settings: dict[str, Any], image_ids: Sequence[str]) 
         )
     with suppress(OSError):  # of a call that was killed at its very end; the store needs it no more
         (folder / JOURNAL).unlink(missing_ok=True)
-    return PackResult(len(image_ids), len(image_ids), store.num_bytes)
+    return PackResult(len(image_ids), len(image_ids), store.num_bytes, broken)
 
 
 def _require_same(folder: Path, state: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
@@ -222,8 +259,19 @@ class _Writer:
         """Images that are packed."""
         return len(self._lengths)
 
+    def broken(self) -> list[int]:
+        """Return which of the images that are done could not be read."""
+        return [i for i, length in enumerate(self._lengths) if length == len(_BROKEN_BYTES)]
+
+    def cut(self, done: int) -> None:
+        """Forget all but the first images."""
+        del self._lengths[done:], self._checksums[done:]
+        lines = (self._folder / JOURNAL).read_bytes().split(b"\n")
+        self._journal.truncate(sum(len(line) + 1 for line in lines[: done + 1]))
+        self._pixels.truncate(sum(self._lengths))
+
     def add(self, data: bytes) -> None:
-        """Pack the next image."""
+        """Pack the next image; no bytes stand for one that cannot be read."""
         self._waiting.append(data)
         self._waiting_bytes += len(data)
         self._lengths.append(len(data))
@@ -232,18 +280,23 @@ class _Writer:
         if late or self._waiting_bytes >= _BYTES_BETWEEN_COMMITS:
             self._commit()
 
-    def finish(self) -> int:
-        """Make the folder a store; return its bytes."""
+    def finish(self, broken: Sequence[BrokenPicture] = ()) -> int:
+        """Make the folder a store, without the images that cannot be read; return its bytes."""
         self._commit()
+        write_broken(self._folder / BROKEN, [(one.image, one.reason) for one in broken])
+        left_out = set(self.broken())
+        kept = [i for i in range(self.done) if i not in left_out]
+        ids = [self._ids[i] for i in kept]
+        lengths, checksums = ([values[i] for i in kept] for values in (self._lengths, self._checksums))
         with atomic_path(self._folder / INDEX) as temporary:
-            write_index(temporary, self._ids, self._lengths, self._checksums)
+            write_index(temporary, ids, lengths, checksums)
             digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
             _to_disk(temporary)
         header = {
             "format": FORMAT,
             "version": VERSION,
             **self._settings,
-            "count": len(self._ids),
+            "count": len(ids),
             "bytes": sum(self._lengths),
             "resize": RESIZE,
             "index_sha256": digest,
@@ -284,6 +337,11 @@ class _Writer:
         )
         room = (self._folder / PIXELS).stat().st_size
         for number, entry in enumerate(entries):
+            if not _is_entry(entry):
+                raise ImageError(
+                    f"packed store '{self._folder}': line {number + 2} of {JOURNAL} is damaged",
+                    remedy="delete the folder and pack the images again",
+                )
             room -= entry["bytes"]
             if room < 0:
                 break
@@ -302,9 +360,22 @@ def _whole_entries(lines: Sequence[bytes]) -> Iterator[dict[str, Any]]:
     """Entries up to the first line that a failing system left half written."""
     for line in lines:
         try:
-            yield json.loads(line)
+            entry = parse_json(line)
         except ValueError:
             return
+        yield entry if isinstance(entry, dict) else {}
+
+
+def _is_entry(entry: dict[str, Any]) -> bool:
+    """Whether a line of a journal is about an image: its id, how many bytes it has, and their checksum."""
+    size, value = entry.get("bytes"), entry.get("crc32")
+    return (
+        isinstance(entry.get("id"), str)
+        and type(size) is int
+        and 0 <= size < 1 << 62
+        and type(value) is int
+        and 0 <= value < 1 << 32
+    )
 
 
 def _line(**entry: Any) -> bytes:
@@ -332,6 +403,11 @@ def _translate_disk_errors(folder: Path) -> Iterator[None]:
             raise ImageError(
                 f"packed store '{folder}': the disk is full",
                 remedy="make room and pack the same table again to resume",
+            ) from None
+        if error.filename is None and is_disk_error(error):  # a limit of the size of files names none
+            raise ImageError(
+                f"packed store '{folder}': cannot be written ({error.strerror})",
+                remedy="lift the limit or choose another place, and pack the same table again to resume",
             ) from None
         if isinstance(error.filename, str) and Path(error.filename).is_relative_to(folder):
             raise UnwritableError.of(Path(error.filename), error) from None

@@ -1,4 +1,4 @@
-"""Cut square crops out of images and resize them, antialiased and bicubic, in two ways.
+"""Cut square crops out of images and resize them, antialiased, bicubic or bilinear, in two ways.
 
 *By products*, for a GPU and for small images: a resize is linear and separable, so one crop is
 ``rows @ image @ columns^T`` with two matrices that depend only on the crop. There are few sizes of crops, so
@@ -17,6 +17,8 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from satl.images.input_format import Interpolation
 
 # Up to this many pixels in times pixels out, products are the faster way on a CPU.
 _SMALL = 80 * 80
@@ -37,16 +39,19 @@ def product_dtype(device: torch.device) -> torch.dtype:
     return torch.float16 if device.type == "cuda" else torch.float32
 
 
-def resize_matrices(length: Tensor, input_size: int, output_size: int) -> Tensor:
+def resize_matrices(
+    length: Tensor, input_size: int, output_size: int, interpolation: Interpolation = "bicubic"
+) -> Tensor:
     """Matrices that crop the first ``length`` pixels of a line and resize them.
 
-    The kernel is bicubic with a = -0.5, widened by the factor of a reduction (antialiasing); weights outside
-    the crop are zero and every row sums to one, as in Pillow's ``crop`` followed by ``resize``.
+    The kernel is bicubic with a = -0.5, or a triangle (bilinear), widened by the factor of a reduction (antialiasing);
+    weights outside the crop are zero and every row sums to one, as in Pillow's ``crop`` followed by ``resize``.
 
     Args:
         length: (K,) pixels in the crop.
         input_size: pixels in the line.
         output_size: pixels in the result.
+        interpolation: the kernel.
 
     Returns:
         float32 (K, output_size, input_size).
@@ -59,14 +64,20 @@ def resize_matrices(length: Tensor, input_size: int, output_size: int) -> Tensor
     position = torch.arange(input_size, device=device) + 0.5
     centre = (torch.arange(output_size, device=device)[:, None] + 0.5) * scale
     distance = ((position - centre) / scale.clamp(min=1.0)).abs_().clamp_(max=2.0)
-    # The cubic of 1 <= t <= 2, plus what the other cubic differs by where t < 1; both end smoothly in zero.
-    outer = -0.5 * (distance - 1) * (distance - 2).square()
-    inner = (1 - distance).clamp_(min=0.0).square_() * (2 * distance - 1)
-    weights = (outer + inner) * (position < length[:, None, None])
+    if interpolation == "bilinear":
+        weights = (1 - distance).clamp_(min=0.0)
+    else:
+        # The cubic of 1 <= t <= 2, plus what the other cubic differs by where t < 1; both end smoothly in zero.
+        outer = -0.5 * (distance - 1) * (distance - 2).square()
+        inner = (1 - distance).clamp_(min=0.0).square_() * (2 * distance - 1)
+        weights = outer + inner
+    weights = weights * (position < length[:, None, None])
     return weights / weights.sum(dim=2, keepdim=True)
 
 
-def byte_matrix(input_size: int, output_size: int) -> tuple[Tensor, int]:
+def byte_matrix(
+    input_size: int, output_size: int, interpolation: Interpolation = "bicubic"
+) -> tuple[Tensor, int]:
     """Matrix by which torch resizes a whole line of bytes, in the whole numbers that it computes with.
 
     A line of bytes x becomes ``floor((W x + 2^(p-1)) / 2^p)``, clamped to 0 to 255, first the rows of an image and
@@ -84,8 +95,11 @@ def byte_matrix(input_size: int, output_size: int) -> tuple[Tensor, int]:
     centre = scale * (torch.arange(output_size, dtype=torch.float64)[:, None] + 0.5)
     position = torch.arange(input_size, dtype=torch.float64)
     t = ((position - centre + 0.5) / max(scale, 1.0)).abs()
-    inner, outer = (1.5 * t - 2.5) * t * t + 1, (((t - 5) * t + 8) * t - 4) * -0.5
-    weights = torch.where(t < 1, inner, torch.where(t < 2, outer, 0.0))
+    if interpolation == "bilinear":
+        weights = torch.where(t < 1, 1 - t, 0.0)
+    else:
+        inner, outer = (1.5 * t - 2.5) * t * t + 1, (((t - 5) * t + 8) * t - 4) * -0.5
+        weights = torch.where(t < 1, inner, torch.where(t < 2, outer, 0.0))
     weights = weights / weights.sum(dim=1, keepdim=True)
     # As many binary places as the largest weight leaves room for in 16 bits with a sign.
     largest, bits = float(weights.max()), 0
@@ -95,13 +109,15 @@ def byte_matrix(input_size: int, output_size: int) -> tuple[Tensor, int]:
     return torch.trunc(scaled + torch.where(scaled < 0, -0.5, 0.5)), bits
 
 
-def crop_matrices(length: Tensor, input_size: int, output_size: int) -> Tensor:
+def crop_matrices(
+    length: Tensor, input_size: int, output_size: int, interpolation: Interpolation = "bicubic"
+) -> Tensor:
     """Matrices of :func:`resize_matrices`, plain and then mirrored, ready for :func:`shift_matrices`.
 
     Returns:
         float32 (2 K, output_size, 2 input_size): as many zeros in front as a crop can be shifted.
     """
-    plain = resize_matrices(length, input_size, output_size)
+    plain = resize_matrices(length, input_size, output_size, interpolation)
     return F.pad(torch.cat([plain, plain.flip(1)]), (input_size, 0))
 
 
@@ -149,7 +165,7 @@ def resample(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     "satl::crop_resize",
     mutates_args=(),
     schema="(Tensor images, Tensor top, Tensor left, Tensor length, Tensor flip, SymInt output_size,"
-    " float[] scale, float[] shift, bool channels_last) -> Tensor",
+    " float[] scale, float[] shift, bool channels_last, str interpolation='bicubic') -> Tensor",
 )
 def crop_resize(
     images: Tensor,
@@ -161,6 +177,7 @@ def crop_resize(
     scale: Sequence[float],
     shift: Sequence[float],
     channels_last: bool,
+    interpolation: str = "bicubic",
 ) -> Tensor:
     """Crop, resize, mirror and normalise images on the CPU, one after the other.
 
@@ -174,6 +191,7 @@ def crop_resize(
         scale: factor of every channel (3).
         shift: summand of every channel (3).
         channels_last: memory format of the result.
+        interpolation: the kernel, "bicubic" or "bilinear".
 
     Returns:
         float32 (B, 3, output_size, output_size), ``scale * bytes + shift``.
@@ -185,7 +203,7 @@ def crop_resize(
     for image, target, (y, x, side, mirrored) in zip(images, result, boxes, strict=True):
         crop = image[:, y : y + side, x : x + side]
         if side != output_size:
-            crop = _resize_bytes(crop, output_size)
+            crop = _resize_bytes(crop, output_size, interpolation)
         target.copy_(crop.flip(2) if mirrored else crop)
         # While the image is in the cache, and without a broadcast, which torch does not vectorise.
         if channels_last:
@@ -208,6 +226,7 @@ def _(
     scale: Sequence[float],
     shift: Sequence[float],
     channels_last: bool,
+    interpolation: str = "bicubic",
 ) -> Tensor:
     return _empty(images, output_size, channels_last)
 
@@ -218,12 +237,12 @@ def _empty(images: Tensor, output_size: int, channels_last: bool) -> Tensor:
     return torch.empty(shape, dtype=torch.float32, device=images.device, memory_format=layout)
 
 
-def _resize_bytes(image: Tensor, output_size: int) -> Tensor:
+def _resize_bytes(image: Tensor, output_size: int, interpolation: str) -> Tensor:
     """Resize uint8 (3, H, W) to (3, output_size, output_size), channels last in memory."""
     packed = image.permute(1, 2, 0)
     if packed.stride(2) != 1:
         packed = torch.stack(image.unbind(0), dim=2)  # twice as fast as `contiguous`
     resized = F.interpolate(
-        packed[None].permute(0, 3, 1, 2), (output_size, output_size), mode="bicubic", antialias=True
+        packed[None].permute(0, 3, 1, 2), (output_size, output_size), mode=interpolation, antialias=True
     )
     return resized[0]

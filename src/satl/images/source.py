@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from satl.errors import ArrayError, ImageError, Sentence, Task
 from satl.images.decode import decode_image
+from satl.images.input_format import Interpolation
 from satl.labels.cells import without_extension
 
 if TYPE_CHECKING:
@@ -37,7 +39,17 @@ class ImageSource(Protocol):
 
 
 @runtime_checkable
-class BulkSource(ImageSource, Protocol):
+class RowSource(Protocol):
+    """Rows of anything, images or features, handed out many at once."""
+
+    def __len__(self) -> int: ...
+
+    def gather(self, rows: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Rows at ``rows`` (int64, B); ``out`` is the memory to use, such as a page-locked one."""
+
+
+@runtime_checkable
+class BulkSource(ImageSource, RowSource, Protocol):
     """A source that hands out many images at once without a Python loop, so that it needs no workers."""
 
     def gather(self, rows: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -61,6 +73,8 @@ class FolderImages:
         size: side S of the square that every image is resized to.
         rows: 1-based row of every id in the table of the user, for messages; counted from 1 if not given.
         in_table: whether the ids come from a table at all; messages name no row otherwise.
+        interpolation: how images are resized.
+        allow_missing: whether a file may be missing; it is then an image that cannot be decoded.
 
     Raises:
         ImageError: the folder or a file is missing, or an id without extension matches several files.
@@ -74,11 +88,15 @@ class FolderImages:
         *,
         rows: Sequence[int] | None = None,
         in_table: bool = True,
+        interpolation: Interpolation = "bicubic",
+        allow_missing: bool = False,
     ) -> None:
         _require_size(size)
+        self._allow_missing = allow_missing
         self._folder = Path(folder)
         self._size = size
         self._in_table = in_table
+        self._interpolation: Interpolation = interpolation
         self._rows = np.arange(1, len(image_ids) + 1) if rows is None else np.asarray(rows, dtype=np.int64)
         if len(self._rows) != len(image_ids):
             raise ValueError(f"{len(self._rows)} rows for {len(image_ids)} image ids")
@@ -105,7 +123,15 @@ class FolderImages:
 
     def image(self, i: int) -> NDArray[np.uint8]:
         """Decode image ``i``: uint8 (S, S, 3)."""
-        return decode_image(self._files[i], self._size, row=int(self._rows[i]) if self._in_table else None)
+        row = int(self._rows[i]) if self._in_table else None
+        return decode_image(self._files[i], self._size, row=row, interpolation=self._interpolation)
+
+    def select(self, rows: NDArray[np.int64]) -> FolderImages:
+        """Return some of the images, by position, without looking for their files again."""
+        chosen = copy(self)
+        chosen._files = tuple(self._files[row] for row in rows.tolist())
+        chosen._rows = self._rows[rows]
+        return chosen
 
     def _find(self, image_ids: Sequence[str]) -> tuple[str, ...]:
         finder = FileFinder(self._folder)
@@ -123,7 +149,7 @@ class FolderImages:
             if not found:
                 missing.append(i)
             files.append(str(found[0] if found else self._folder / image_id))
-        if missing:
+        if missing and not self._allow_missing:
             self._refuse_store()
             first = missing[0]
             if not self._in_table:
@@ -185,7 +211,7 @@ class _Listing:
         self._error: OSError | None = None
         try:
             with os.scandir(folder) as entries:
-                self._names = {entry.name for entry in entries if entry.is_file()}
+                self._names = {entry.name for entry in entries if _is_file_entry(entry)}
         except (FileNotFoundError, NotADirectoryError, ValueError):
             pass  # all of its files are missing
         except OSError as error:
@@ -332,18 +358,48 @@ def read_images(
     first: int = 0,
     *,
     workers: int = 0,
+    broken: dict[int, str] | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> None:
     """Fill ``pixels``, uint8 (B, S, S, 3), with the images from position ``first`` on, in several threads.
 
-    Decoding releases Python's lock. ``workers`` and ``progress`` are those of :func:`cached`.
+    The other arguments are those of :func:`each_image`.
     """
-    total, chunk = len(pixels), 8
+
+    def read(k: int) -> None:
+        pixels[k] = source.image(first + k)
+
+    each_image(read, len(pixels), workers=workers, broken=broken, progress=progress)
+
+
+def each_image(
+    use: Callable[[int], Any],
+    total: int,
+    *,
+    workers: int = 0,
+    broken: dict[int, str] | None = None,
+    progress: Callable[[int, int], Any] | None = None,
+) -> None:
+    """Do something with each of so many images, in several threads: decoding releases Python's lock.
+
+    Args:
+        use: called with each position.
+        total: number of images.
+        workers: threads; 0 takes one for every core.
+        broken: takes position and reason of images that raise ImageError; None raises the error of the first.
+        progress: called as ``progress(done, total)`` in the calling thread.
+    """
+    chunk = 8
 
     def read(begin: int) -> int:
         end = min(begin + chunk, total)
         for k in range(begin, end):
-            pixels[k] = source.image(first + k)
+            try:
+                use(k)
+            except ImageError as error:
+                if broken is None:
+                    raise
+                broken[k] = reason_of(error)
         return end
 
     if progress is not None:
@@ -357,9 +413,20 @@ def read_images(
         executor.shutdown(wait=True, cancel_futures=True)
 
 
+def reason_of(error: ImageError) -> str:
+    """Return why an image cannot be read, in one line and without what to do about it."""
+    return " ".join(str(error.what).split())
+
+
 def available_cores() -> int:
     """Cores that this process may use, which a container or ``taskset`` can make fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _is_file_entry(entry: os.DirEntry[str]) -> bool:
+    with suppress(OSError):  # a link in a loop is no file, and no reason to leave the others out
+        return entry.is_file()
+    return False
 
 
 def _is_file(path: Path) -> bool:

@@ -6,23 +6,25 @@ A store is a folder of three files; ``docs/images.md`` describes them. ``pack.py
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import mmap
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from satl.errors import ImageError, Sentence, Task
+from satl.errors import ImageError, Sentence, TableError, Task, first_line
+from satl.images.broken_list import BROKEN, read_broken
 from satl.images.decode import jpeg_decoder
 from satl.images.source import gather_rows
 from satl.labels.cells import NameIndex
+from satl.labels.io.arrays import ArrayFile
+from satl.parsing import parse_json
 
 if TYPE_CHECKING:
     import torch
@@ -93,11 +95,14 @@ def open_store(path: str | Path) -> Store:
     """
     folder = Path(path)
     try:
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+        header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
         if header["format"] != FORMAT:
             raise ValueError
         version, digest = header["version"], header["index_sha256"]
         kind, size, quality, count = (header[key] for key in ("kind", "size", "quality", "count"))
+        numbers = (size, count) if quality is None else (size, count, quality)
+        if version == VERSION and not all(type(one) is int and 0 < one < 1 << 31 for one in numbers):
+            raise ValueError
     except (FileNotFoundError, NotADirectoryError):
         if (folder / JOURNAL).is_file():
             raise ImageError(
@@ -143,15 +148,40 @@ def _read_index(
             f"packed store '{folder}': {INDEX} is missing or not the one that {HEADER} describes",
             remedy=_PACK_AGAIN,
         )
-    with np.load(io.BytesIO(content)) as arrays:
-        text, ends, lengths, crc32 = (arrays[name] for name in ("ids", "id_ends", "lengths", "crc32"))
-    data, begin = text.tobytes(), 0
-    ids = []
-    for end in ends.tolist():
-        ids.append(data[begin:end].decode())
-        begin = end
-    assert len(ids) == count
-    return tuple(ids), np.concatenate([[0], lengths.cumsum()[:-1]]), lengths, crc32
+    try:
+        with ArrayFile(path) as arrays:
+            text, ends, lengths, crc32 = (
+                arrays.read(name) for name in ("ids", "id_ends", "lengths", "crc32")
+            )
+        ids = _ids(text, ends, count)
+    except (TableError, KeyError, ValueError) as error:
+        raise ImageError(
+            f"packed store '{folder}': {INDEX} is damaged ({first_line(error)})", remedy=_PACK_AGAIN
+        ) from None
+    shapes = {lengths.shape, crc32.shape}
+    if shapes != {(count,)} or lengths.dtype != np.int64 or crc32.dtype != np.uint32 or not _add_up(lengths):
+        raise ImageError(f"packed store '{folder}': {INDEX} does not fit {HEADER}", remedy=_PACK_AGAIN)
+    return ids, np.concatenate([[0], lengths.cumsum()[:-1]]), lengths, crc32
+
+
+def _ids(text: NDArray[Any], ends: NDArray[Any], count: int) -> tuple[str, ...]:
+    """Return the ids that lie in ``text`` one after the other, each up to its end.
+
+    Raises:
+        ValueError: they are not ``count`` texts.
+    """
+    if text.dtype != np.uint8 or ends.dtype != np.int64 or ends.shape != (count,) or text.ndim != 1:
+        raise ValueError(f"it does not hold {count:,} ids")
+    places = [0, *ends.tolist()]
+    if places != sorted(places) or places[-1] != len(text):
+        raise ValueError("its ids do not follow each other")
+    data = text.tobytes()
+    return tuple(data[begin:end].decode() for begin, end in pairwise(places))
+
+
+def _add_up(lengths: NDArray[np.int64]) -> bool:
+    """Whether the lengths of images can be those of parts of one file."""
+    return not len(lengths) or (int(lengths.min()) > 0 and int(lengths.max()) < (1 << 62) // len(lengths))
 
 
 def write_index(path: Path, ids: Sequence[str], lengths: Sequence[int], crc32: Sequence[int]) -> None:
@@ -269,16 +299,37 @@ class PackedImages:
         """Id of every image."""
         return tuple(self._store.ids[i] for i in self._positions.tolist())
 
+    @property
+    def checksums(self) -> NDArray[np.uint64]:
+        """Checksum and length of every image in one number, uint64 (N,), as the index of the store has them."""
+        crc32, lengths = (
+            values[self._positions].astype(np.uint64) for values in (self._store.crc32, self._store.lengths)
+        )
+        return crc32 << np.uint64(32) | lengths
+
     def __len__(self) -> int:
         return len(self._positions)
 
+    def select(self, rows: NDArray[np.int64]) -> PackedImages:
+        """Return some of the images, by position."""
+        return type(self)(self._store, self._positions[rows])
+
+    def require_sound(self, i: int) -> NDArray[np.uint8]:
+        """Return the bytes of image ``i`` as they are stored, uint8 (n,).
+
+        Raises:
+            ImageError: their checksum is not that of the packing.
+        """
+        position = int(self._positions[i])
+        data = _bytes_of(self._store, self._pixels, position)
+        if zlib.crc32(data.data) != self._store.crc32[position]:
+            raise _damaged(self._store, position)
+        return data
+
     def image(self, i: int) -> NDArray[np.uint8]:
         """Image ``i``: uint8 (S, S, 3)."""
-        store, position = self._store, int(self._positions[i])
-        data = _bytes_of(store, self._pixels, position)
-        name = _name(store, position)
-        if zlib.crc32(data.data) != store.crc32[position]:
-            raise _damaged(store, position)
+        store, data = self._store, self.require_sound(i)
+        name = _name(store, int(self._positions[i]))
         try:
             decoded = jpeg_decoder()(data)
         except Exception as error:
@@ -316,6 +367,15 @@ class RawPackedImages(PackedImages):
         for begin in (positions * length).tolist():
             first = begin - begin % mmap.PAGESIZE
             mapped.madvise(mmap.MADV_WILLNEED, first, begin + length - first)
+
+
+def absent_images(path: str | Path, image_ids: Sequence[str]) -> dict[str, str]:
+    """Return the images that a store lacks, with the reason, such as that they could not be read when it was packed."""
+    store = open_store(path)
+    reasons = {row["image"]: row["reason"] for row in read_broken(store.path / BROKEN)}
+    missing = np.flatnonzero(NameIndex(store.ids).find(image_ids) < 0).tolist()
+    otherwise = f"is not in packed store '{store.path}'"
+    return {image_ids[row]: reasons.get(image_ids[row], otherwise) for row in missing}
 
 
 def packed_images(

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from satl.files import atomic_path, check_out
 from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses
 
 if TYPE_CHECKING:
+    import torch
     from onnx import ModelProto
 
     from satl.inference.recogniser import Recogniser
@@ -35,14 +36,16 @@ class OnnxFile:
     Attributes:
         path: the file.
         classes: class names, in the order of the outputs.
-        source_size: side of the images that the file takes.
+        input_name: what the file takes, images or features.
+        input_kind: of which type and shape, in words.
         thresholds: from which probability on a class is present.
-        difference: largest difference between a probability of the file and one of torch, on random images.
+        difference: largest difference between a probability of the file and one of torch, on random inputs.
     """
 
     path: Path
     classes: tuple[str, ...]
-    source_size: int
+    input_name: str
+    input_kind: str
     thresholds: DecisionThresholds
     difference: float
 
@@ -82,27 +85,17 @@ def write_onnx(
     import onnx
     import torch
 
-    from satl.inference.onnx_graph import DecisionModel, onnx_graph
+    from satl.inference.onnx_graph import onnx_graph
     from satl.inference.recogniser import Recogniser
 
     recogniser = Recogniser.load(run, checkpoint, device="cpu")
-    source_size = recogniser.config.source_size
-    module = DecisionModel(
-        recogniser.learner.network, recogniser.transform, source_size, torch.from_numpy(found.values)
-    ).eval()
-    images = torch.randint(
-        0,
-        256,
-        (2, 3, source_size, source_size),
-        dtype=torch.uint8,
-        generator=torch.Generator().manual_seed(0),
-    )
+    module, kind = _module(recogniser, found)
+    name = module.input_name
     try:
-        model = onnx_graph(module, images)
+        model = onnx_graph(module, _random_inputs(recogniser, 2, torch.Generator().manual_seed(0)))
     except Exception as error:  # exporters answer what they do not know with errors of every kind
         raise RunError(
-            f"its network (backbone {recogniser.config.model.backbone}) cannot be written as ONNX "
-            f"({_one_line(error)})",
+            f"its network (backbone {recogniser.config.input_name}) cannot be written as ONNX ({_one_line(error)})",
             where=run,
             remedy=Sentence("train with another backbone, or use {predict}", predict=Task("predict")),
         ) from error
@@ -114,14 +107,59 @@ def write_onnx(
         with atomic_path(target) as temporary:
             onnx.save(model, temporary)
             onnx.checker.check_model(temporary, full_check=True)
-            difference = _compare(temporary, recogniser, found, run)
+            difference = _compare(temporary, name, recogniser, found, run)
     except OSError as error:
         raise ConfigError(
             f"cannot be written ({error.strerror or error})",
             where=Argument("out", target),
             remedy="give another place",
         ) from None
-    return OnnxFile(target, recogniser.classes, source_size, found, difference)
+    return OnnxFile(target, recogniser.classes, name, kind, found, difference)
+
+
+def _module(recogniser: Recogniser, thresholds: DecisionThresholds) -> tuple[Any, str]:
+    """Return what is exported, and what its input looks like, in words."""
+    import torch
+
+    from satl.inference.onnx_graph import DecisionModel, FeatureDecisionModel
+
+    network, limits = recogniser.learner.network, torch.from_numpy(thresholds.values)
+    if recogniser.features is not None:
+        shape = ", ".join(map(str, _vector_shape(recogniser)))
+        return FeatureDecisionModel(network, limits).eval(), f"float32 (N, {shape})"
+    side = recogniser.config.source_size
+    module = DecisionModel(network, recogniser.image_transform, side, limits).eval()
+    return module, f"uint8 (N, 3, {side}, {side})"
+
+
+def _vector_shape(recogniser: Recogniser) -> tuple[int, ...]:
+    """Return the shape of the features of one picture: (D,), or (V, D) where there are several views."""
+    assert recogniser.features is not None
+    views, dim = recogniser.features["views"], recogniser.features["dim"]
+    return (dim,) if views == 1 else (views, dim)
+
+
+def _random_inputs(recogniser: Recogniser, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Return random images, or features that are spread as those of the training were."""
+    import torch
+
+    from satl.models.feature_input import FeatureInput
+
+    if recogniser.features is None:
+        side = recogniser.config.source_size
+        return torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=generator)
+    drawn = torch.randn(count, *_vector_shape(recogniser), generator=generator)
+    inputs = recogniser.learner.network.backbone
+    assert isinstance(inputs, FeatureInput)
+    return drawn / inputs.scale + inputs.mean
+
+
+def _expected(recogniser: Recogniser, inputs: torch.Tensor) -> torch.Tensor:
+    """Return what the run itself says about inputs as the file takes them: logits (N, C)."""
+    if recogniser.features is not None and inputs.ndim == 2:
+        inputs = inputs[:, None]
+    logits: torch.Tensor = recogniser.learner.network(recogniser.transform(inputs)).logits
+    return logits
 
 
 def require_packages() -> None:
@@ -151,12 +189,7 @@ def _check_size(model: ModelProto, run: str | Path) -> None:
 
 def _metadata(recogniser: Recogniser, thresholds: DecisionThresholds, checkpoint: str) -> dict[str, str]:
     """Return what the file says about itself; lists are JSON."""
-    from satl.images import IMAGENET_MEAN, IMAGENET_STD
-
     config = recogniser.config
-    source_size, size = config.source_size, recogniser.transform.output_size
-    draft = f"draft(None, ({2 * source_size}, {2 * source_size}))"
-    inside = f"resizes it to {size} x {size} and normalises it" if size != source_size else "normalises it"
     return {
         "classes": json.dumps(recogniser.classes, ensure_ascii=False),
         "thresholds": json.dumps(
@@ -168,24 +201,48 @@ def _metadata(recogniser: Recogniser, thresholds: DecisionThresholds, checkpoint
         ),
         "thresholds_from": thresholds.source,
         "decision": "present where probability >= threshold; null: never present",
-        "image_size": str(source_size),
-        "network_size": str(size),
-        "preprocessing": (
-            f"RGB bytes, channels first; the whole image resized to {source_size} x {source_size} with Pillow's "
-            f"BICUBIC, its aspect ratio not kept (a JPEG decoded after {draft}), then turned upright by its EXIF "
-            f"orientation. The file {inside}."
-        ),
-        "mean": json.dumps(IMAGENET_MEAN),
-        "std": json.dumps(IMAGENET_STD),
+        **_about_inputs(recogniser),
         "method": config.method.name,
-        "backbone": config.model.backbone,
+        "backbone": config.input_name,
         "checkpoint": checkpoint,
         "satl_version": __version__,
     }
 
 
-def _compare(path: Path, recogniser: Recogniser, thresholds: DecisionThresholds, run: str | Path) -> float:
-    """Run the file on random images beside torch; return the largest difference of a probability."""
+def _about_inputs(recogniser: Recogniser) -> dict[str, str]:
+    """Return what must be done before the file."""
+    if recogniser.features is not None:
+        facts = recogniser.features
+        several = " of each view; the file takes their mean" if facts["views"] > 1 else ""
+        return {
+            "feature_size": str(facts["dim"]),
+            "views": str(facts["views"]),
+            "features_made_by": json.dumps(facts.get("made_by", {}), ensure_ascii=False),
+            "preprocessing": f"features as they were made for training, not standardised{several}. The file "
+            "standardises them.",
+        }
+    source_size, taken = recogniser.config.source_size, recogniser.config.images.input
+    size, kernel = taken.size, taken.interpolation.upper()
+    draft = f"draft(None, ({2 * source_size}, {2 * source_size}))"
+    inside = f"resizes it to {size} x {size} and normalises it" if size != source_size else "normalises it"
+    return {
+        "image_size": str(source_size),
+        "network_size": str(size),
+        "preprocessing": (
+            f"RGB bytes, channels first; the whole image resized to {source_size} x {source_size} with Pillow's "
+            f"{kernel}, its aspect ratio not kept (a JPEG decoded after {draft}), then turned upright by its EXIF "
+            f"orientation. The file {inside}."
+        ),
+        "mean": json.dumps(taken.mean),
+        "std": json.dumps(taken.std),
+        "interpolation": taken.interpolation,
+    }
+
+
+def _compare(
+    path: Path, name: str, recogniser: Recogniser, thresholds: DecisionThresholds, run: str | Path
+) -> float:
+    """Run the file on random inputs beside torch; return the largest difference of a probability."""
     import onnxruntime
     import torch
 
@@ -194,13 +251,12 @@ def _compare(path: Path, recogniser: Recogniser, thresholds: DecisionThresholds,
     # Read before it is given its name: a session may keep the file open.
     session = onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
     generator = torch.Generator().manual_seed(1)
-    side, worst = recogniser.config.source_size, 0.0
+    worst = 0.0
     for count in _BATCHES:
-        images = torch.randint(0, 256, (count, 3, side, side), dtype=torch.uint8, generator=generator)
+        inputs = _random_inputs(recogniser, count, generator)
         with torch.no_grad():
-            logits = recogniser.learner.network(recogniser.transform(images)).logits
-        expected = logits.float().sigmoid().numpy()
-        probabilities, present = session.run(["probabilities", "present"], {"images": images.numpy()})
+            expected = _expected(recogniser, inputs).float().sigmoid().numpy()
+        probabilities, present = session.run(["probabilities", "present"], {name: inputs.numpy()})
         worst = float(np.maximum(worst, np.abs(probabilities - expected).max()))  # NaN stays NaN
         wrong = None
         if not worst <= LARGEST_DIFFERENCE:

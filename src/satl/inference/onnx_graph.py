@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 import satl.models.kernels.attention  # noqa: F401  (registers the operator that is replaced)
 from satl.images import EvalTransform
+from satl.images.input_format import Interpolation
 from satl.images.resample import by_bytes, byte_matrix, resize_matrices
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-INPUT = "images"
 OUTPUTS = ("probabilities", "present")
 BATCH = "N"
 _EXACT = 2**24
@@ -37,16 +37,17 @@ class Resize(nn.Module):
 
     matrix: Tensor
 
-    def __init__(self, input_size: int, output_size: int) -> None:
+    def __init__(self, input_size: int, output_size: int, interpolation: Interpolation = "bicubic") -> None:
         super().__init__()
         self.bits: int | None = None
         if by_bytes(torch.device("cpu"), input_size, output_size):
-            matrix, self.bits = byte_matrix(input_size, output_size)
+            matrix, self.bits = byte_matrix(input_size, output_size, interpolation)
             largest = 255 * matrix.abs().sum(dim=1).max() + 2 ** (self.bits - 1)
             self.register_buffer("matrix", matrix.float() if largest < _EXACT else matrix)
         else:
             length = torch.tensor([input_size])
-            self.register_buffer("matrix", resize_matrices(length, input_size, output_size)[0])
+            matrix = resize_matrices(length, input_size, output_size, interpolation)[0]
+            self.register_buffer("matrix", matrix)
 
     def forward(self, images: Tensor) -> Tensor:
         """Grey levels (N, 3, S, S) -> (N, 3, s, s), first along rows, then along columns."""
@@ -69,6 +70,7 @@ class DecisionModel(nn.Module):
         thresholds: float32 (C,).
     """
 
+    input_name = "images"
     scale: Tensor
     shift: Tensor
     thresholds: Tensor
@@ -79,7 +81,9 @@ class DecisionModel(nn.Module):
         super().__init__()
         size = transform.output_size
         self.network = network
-        self.resize: nn.Module = nn.Identity() if size == source_size else Resize(source_size, size)
+        self.resize: nn.Module = (
+            nn.Identity() if size == source_size else Resize(source_size, size, transform.interpolation)
+        )
         for name, values in (("scale", transform.factors), ("shift", transform.summands)):
             self.register_buffer(name, torch.tensor(values)[:, None, None])
         self.register_buffer("thresholds", thresholds)
@@ -88,6 +92,29 @@ class DecisionModel(nn.Module):
         """Bytes (N, 3, S, S) -> probabilities, float32 (N, C), and whether a class is present, bool (N, C)."""
         pixels = self.resize(images.float()) * self.scale + self.shift
         probabilities = self.network(pixels).logits.float().sigmoid()
+        return probabilities, probabilities >= self.thresholds
+
+
+class FeatureDecisionModel(nn.Module):
+    """A network on features with its thresholds: features (N, D) or (N, V, D) -> probabilities (N, C), present (N, C).
+
+    Args:
+        network: gives an output with ``logits`` (N, C) for features (N, D).
+        thresholds: float32 (C,).
+    """
+
+    input_name = "features"
+    thresholds: Tensor
+
+    def __init__(self, network: nn.Module, thresholds: Tensor) -> None:
+        super().__init__()
+        self.network = network
+        self.register_buffer("thresholds", thresholds)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Features -> probabilities, float32 (N, C), and whether a class is present; of several views the mean."""
+        vectors = features.mean(dim=1) if features.ndim == 3 else features
+        probabilities = self.network(vectors).logits.float().sigmoid()
         return probabilities, probabilities >= self.thresholds
 
 
@@ -112,12 +139,12 @@ def plain_attention(
 
 
 @torch.no_grad()
-def onnx_graph(module: DecisionModel, images: Tensor) -> ModelProto:
+def onnx_graph(module: DecisionModel | FeatureDecisionModel, images: Tensor) -> ModelProto:
     """Export a module to an ONNX model with a free batch axis.
 
     Args:
         module: what to export.
-        images: uint8 (N, 3, S, S), two or more of them, to trace it with.
+        images: uint8 (N, 3, S, S), or features, two or more of them, to trace it with.
     """
     with _quiet():
         program = torch.export.export(
@@ -125,7 +152,7 @@ def onnx_graph(module: DecisionModel, images: Tensor) -> ModelProto:
         )
         program = program.run_decompositions({torch.ops.satl.semantic_attention.default: plain_attention})
         written = torch.onnx.export(
-            program, input_names=[INPUT], output_names=list(OUTPUTS), dynamo=True, verbose=False
+            program, input_names=[module.input_name], output_names=list(OUTPUTS), dynamo=True, verbose=False
         )
     assert written is not None
     model: ModelProto = written.model_proto

@@ -1,4 +1,4 @@
-"""Predict class probabilities and decisions for image files or a packed store."""
+"""Predict class probabilities and decisions for image files, a packed store or a file of features."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from satl.errors import Argument, ImageError, Sentence
+from satl.checks.formulas import warn_of_formulas
+from satl.errors import Argument, ConfigError, ImageError, Sentence
+from satl.features import FeatureTable, read_features
+from satl.features.feature_reader import is_feature_file
 from satl.files import atomic_path, check_out
 from satl.images import FolderImages, ImageSource, cached, is_store, packed_images
 from satl.inference.decision_thresholds import DecisionThresholds
 from satl.inference.recogniser import Recogniser
 from satl.labels.cells import IMAGE_EXTENSIONS
+from satl.runs.run_folder import RunFolder
 from satl.training.forward import FloatArray
 
 Writer = Callable[[Sequence[str], Sequence[str], FloatArray], None]
@@ -93,13 +97,19 @@ def predict_files(
     run: Path,
     files: Sequence[Path],
     checkpoint: str = "best",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[tuple[str, ...], FloatArray]:
     """Return the class names and probabilities ``(N, C)`` of image files."""
     recogniser = Recogniser.load(run, checkpoint)
     names = [str(file.absolute()) for file in files]
-    source = FolderImages(Path(), names, recogniser.config.source_size, in_table=False)
+    source = FolderImages(
+        Path(),
+        names,
+        recogniser.config.source_size,
+        in_table=False,
+        interpolation=recogniser.config.images.input.interpolation,
+    )
     return recogniser.classes, _probabilities(recogniser, source, batch_size, progress)
 
 
@@ -107,7 +117,7 @@ def predict_store(
     run: Path,
     store: Path,
     checkpoint: str = "best",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[list[str], tuple[str, ...], FloatArray]:
     """Return the image ids, class names and probabilities ``(N, C)`` of a packed store."""
@@ -123,8 +133,49 @@ def predict_store(
     return list(source.ids), recogniser.classes, probabilities
 
 
+def open_features(run: Path, paths: Sequence[Path], limit_bytes: int | None = None) -> FeatureTable:
+    """Open the features that a run on features is to predict from.
+
+    Args:
+        run: folder of the run.
+        paths: what was given to predict: one file or folder of features.
+        limit_bytes: features that take more than this stay in their file; None: ``images.cache_gb`` of the run.
+
+    Raises:
+        ConfigError: they are no features, or of another size than those that the run was trained on.
+    """
+    folder = RunFolder.open(run)
+    facts = folder.read_features()
+    assert facts is not None
+    if len(paths) != 1 or not is_feature_file(paths[0]):
+        missing = len(paths) == 1 and not paths[0].exists()
+        raise ConfigError(
+            "does not exist" if missing else "is no file of features, and the run was trained on features",
+            where=paths[0],
+            remedy="give one file or folder of features that were made as those of its training",
+        )
+    if limit_bytes is None:
+        limit_bytes = int(folder.read_config().images.cache_gb * 2**30)
+    table = read_features(paths[0], limit_bytes=limit_bytes)
+    if table.dim != facts["dim"]:
+        raise ConfigError(
+            f"has features of {table.dim:,} numbers, and the run was trained on {facts['dim']:,}",
+            where=paths[0],
+            remedy="make them with the same network",
+        )
+    return table
+
+
+def predict_features(
+    run: Path, features: FeatureTable, checkpoint: str = "best", batch_size: int | None = None
+) -> tuple[tuple[str, ...], FloatArray]:
+    """Return the class names and probabilities ``(N, C)`` of features."""
+    recogniser = Recogniser.load(run, checkpoint)
+    return recogniser.classes, recogniser.probabilities(features, batch_size=batch_size)
+
+
 def _probabilities(
-    recogniser: Recogniser, source: ImageSource, batch_size: int, progress: Progress | None
+    recogniser: Recogniser, source: ImageSource, batch_size: int | None, progress: Progress | None
 ) -> FloatArray:
     # The same way from file to pixels as in training and evaluation, so that the probabilities are the same.
     limit = int(recogniser.config.images.cache_gb * 2**30)
@@ -146,6 +197,7 @@ def write_predictions(
     check_out(path, ".csv", ".jsonl", overwrite=force, inputs=inputs)
 
     def write(images: Sequence[str], classes: Sequence[str], probabilities: FloatArray) -> None:
+        warn_of_formulas(path, images, classes)
         # One row at a time: as Python's numbers all of them would take eight times the memory.
         rows = (
             (image, row.tolist(), (row >= thresholds.values).tolist())

@@ -20,13 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from satl import __version__
+from satl.checks.formulas import warn_of_formulas
 from satl.errors import Argument, ConfigError, ImageError, RunError, Sentence
+from satl.features import FeatureTable
 from satl.files import atomic_path, check_out_folder
 from satl.images import ArrayImages, decode_image
 from satl.images.source import available_cores
 from satl.inference.decision_thresholds import DecisionThresholds
+from satl.inference.prediction import open_features
 from satl.inference.recogniser import Recogniser
 from satl.runs.run_folder import RunFolder
+from satl.runs.run_lock import RunLock
 from satl.scores.prediction_folder import (
     BROKEN,
     IMAGE,
@@ -58,7 +62,7 @@ class PredictionPart:
     Attributes:
         number: of the file, from 0.
         ids: image ids.
-        files: paths of the images, absolute.
+        files: paths of the images, absolute; none where the job has features.
     """
 
     number: int
@@ -74,7 +78,8 @@ class PredictionJob:
         run, folder: absolute paths, the same on all machines.
         checkpoint: "best" or "last".
         thresholds: float32 (C,), from which probability on a class is present.
-        batch_size: images in a batch.
+        batch_size: images in a batch; None: what fits images or features.
+        features: absolute path of the features to predict from; None: from image files.
         version: of satl, which must be the same everywhere.
     """
 
@@ -82,7 +87,8 @@ class PredictionJob:
     folder: str
     checkpoint: str
     thresholds: NDArray[np.float32]
-    batch_size: int
+    batch_size: int | None
+    features: str | None = None
     version: str = __version__
 
 
@@ -102,6 +108,7 @@ class PartPredictor:
         self.job = job
         self.threads = threads or available_cores()
         self._recogniser: Recogniser | None = None
+        self._features: FeatureTable | None = None
 
     def predict(self, part: PredictionPart) -> int:
         """Predict the images of a part and write its file; return how many there are.
@@ -118,12 +125,14 @@ class PartPredictor:
         if self._recogniser is None:
             self._recogniser = Recogniser.load(job.run, job.checkpoint)
         recogniser = self._recogniser
-        size = recogniser.config.source_size
+        if job.features is not None:
+            return self._predict_features(part, recogniser, job.features)
+        size, interpolation = recogniser.config.source_size, recogniser.config.images.input.interpolation
         pixels = np.empty((len(part.files), size, size, 3), dtype=np.uint8)
 
         def read(index: int) -> str | None:
             try:
-                pixels[index] = decode_image(part.files[index], size)
+                pixels[index] = decode_image(part.files[index], size, interpolation=interpolation)
             except ImageError as error:
                 return str(error)
             return None
@@ -138,6 +147,14 @@ class PartPredictor:
         _write_part(job, part.number, ids, recogniser.classes, probabilities, broken)
         return len(part.ids)
 
+    def _predict_features(self, part: PredictionPart, recogniser: Recogniser, path: str) -> int:
+        if self._features is None:
+            self._features = open_features(Path(self.job.run), [Path(path)])
+        rows = self._features.index.find(part.ids)
+        probabilities = recogniser.probabilities(self._features, rows, self.job.batch_size)
+        _write_part(self.job, part.number, part.ids, recogniser.classes, probabilities, ())
+        return len(part.ids)
+
 
 def predict_locally(job: PredictionJob, parts: Sequence[PredictionPart]) -> Iterator[int]:
     """Predict one part after the other in this process."""
@@ -147,20 +164,22 @@ def predict_locally(job: PredictionJob, parts: Sequence[PredictionPart]) -> Iter
 
 
 class PredictionFolder:
-    """A folder of predictions: what is in it and what is missing.
+    """A folder of predictions: what is in it and what is missing. It is locked until :meth:`close`.
 
     Args:
         path: the folder.
         run: folder of the run that predicts.
         checkpoint: "best" or "last".
         ids: image ids.
-        files: paths of the images.
+        files: paths of the images; none where there are features.
         thresholds: from which probability on a class is present.
         part_size: images in a file.
         force: remove predictions that are there.
+        features: the features to predict from instead of images.
 
     Raises:
         ConfigError: the folder holds something else, or cannot be written.
+        RunError: another process is writing there.
     """
 
     def __init__(
@@ -174,9 +193,11 @@ class PredictionFolder:
         *,
         part_size: int,
         force: bool = False,
+        features: FeatureTable | None = None,
     ) -> None:
         self.path, self.run, self.checkpoint, self.thresholds = path, run, checkpoint, thresholds
         self.ids = tuple(ids)
+        self.features = features
         folder = RunFolder.open(run)
         classes = folder.read_classes()
         taken = [name for name in classes if name in (IMAGE, PRESENT)]
@@ -199,6 +220,8 @@ class PredictionFolder:
             "checkpoint": checkpoint,
             "satl": __version__,
         }
+        if features is not None:
+            self.content["ids"] += features.digest  # the same pictures may have other features
         paths = [str(file.absolute()) for file in files]
         self.parts = tuple(
             PredictionPart(
@@ -206,7 +229,19 @@ class PredictionFolder:
             )
             for number, first in enumerate(range(0, len(ids), part_size))
         )
-        self._begin(force)
+        if not (path / MANIFEST).is_file():
+            self._refuse_other_files()  # before there is a lock in somebody's folder
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = RunLock(path, "written")
+        try:
+            self._begin(force)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let other processes write into the folder."""
+        self._lock.release()
 
     def _begin(self, force: bool) -> None:
         """Make the folder, or check that what is in it can be resumed."""
@@ -225,19 +260,29 @@ class PredictionFolder:
                     )
             return
         if manifest.is_file():
-            manifest.unlink()  # first: without it the files say nothing
+            # Says nothing about the files, and that they are ours to whoever comes after a kill.
+            self._write_manifest({"format": self.content["format"]})
             for file in (*self.path.glob("part-*.parquet"), self.path / BROKEN):
                 file.unlink(missing_ok=True)
-        # Hidden ones are of the file system, or of a process that was killed while it wrote.
-        if self.path.is_dir() and any(not file.name.startswith(".") for file in self.path.iterdir()):
-            raise ConfigError("has other files in it", where=out, remedy="give a new folder")
-        with atomic_path(manifest) as temporary:
-            temporary.write_text(json.dumps(self.content, ensure_ascii=False) + "\n", encoding="utf-8")
+        self._refuse_other_files()
+        self._write_manifest(self.content)
 
-    def job(self, batch_size: int) -> PredictionJob:
+    def _refuse_other_files(self) -> None:
+        # Hidden ones are of the file system, or of a process that was killed while it wrote.
+        own = (".", MANIFEST)
+        if self.path.is_dir() and any(not file.name.startswith(own) for file in self.path.iterdir()):
+            where = Argument("out", self.path)
+            raise ConfigError("has other files in it", where=where, remedy="give a new folder")
+
+    def _write_manifest(self, content: dict[str, Any]) -> None:
+        with atomic_path(self.path / MANIFEST) as temporary:
+            temporary.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def job(self, batch_size: int | None) -> PredictionJob:
         """Return what a worker must know to predict its parts."""
         run, folder = str(self.run.absolute()), str(self.path.absolute())
-        return PredictionJob(run, folder, self.checkpoint, self.thresholds.values, batch_size)
+        features = None if self.features is None else str(self.features.path.absolute())
+        return PredictionJob(run, folder, self.checkpoint, self.thresholds.values, batch_size, features)
 
     def missing(self) -> list[PredictionPart]:
         """Return the parts that are not done, or had images that could not be read."""
@@ -250,6 +295,7 @@ class PredictionFolder:
         if not found:
             listing.unlink(missing_ok=True)
             return found
+        warn_of_formulas(listing, (image for image, _ in found))
         with atomic_path(listing) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("image", "reason"))

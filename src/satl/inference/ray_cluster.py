@@ -1,14 +1,17 @@
-"""Predict parts on the machines of a Ray cluster."""
+"""Predict or embed parts on the machines of a Ray cluster."""
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from satl.errors import Argument, ConfigError, RunError, SatlError
-from satl.inference.prediction_parts import PartPredictor, PredictionJob, PredictionPart, PredictParts
+from satl.errors import Argument, ConfigError, RunError, SatlError, SatlWarning
+from satl.inference.embedding import EmbedParts, PartEmbedder
+from satl.inference.prediction_parts import PartPredictor, PredictParts
 
 _CORES_PER_WORKER = 4
 """Where there is no GPU: more workers need more memory, and more cores for each of them help less and less."""
@@ -30,6 +33,23 @@ def predict_on_ray(address: str) -> PredictParts:
     Raises:
         ConfigError: ray is not installed.
     """
+    return _on_ray(address, PartPredictor, "predict")
+
+
+def embed_on_ray(address: str) -> EmbedParts:
+    """Return a function that embeds parts on a Ray cluster; see :func:`predict_on_ray`.
+
+    Raises:
+        ConfigError: ray is not installed.
+    """
+    return _on_ray(address, PartEmbedder, "embed")
+
+
+def _on_ray(address: str, worker: type, method: str) -> Callable[[Any, Sequence[Any]], Iterator[int]]:
+    """Return a function that gives parts to a method of workers, which are made of a job and a number of cores."""
+    if address == "local":
+        # Read while ray is imported: without a cluster it listens on this machine alone, not on every network.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray
     except ImportError:
@@ -37,7 +57,7 @@ def predict_on_ray(address: str) -> PredictParts:
             "needs the package ray", where=Argument("ray", address), remedy="run `pip install 'satl[ray]'`"
         ) from None
 
-    def predict(job: PredictionJob, parts: Sequence[PredictionPart]) -> Iterator[int]:
+    def work(job: Any, parts: Sequence[Any]) -> Iterator[int]:
         own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
             _require_head(address)
@@ -49,12 +69,15 @@ def predict_on_ray(address: str) -> PredictParts:
                 where=Argument("ray", address),
                 remedy="start one with `ray start --head`, or give 'local'",
             ) from None
+        if address == "local" and not ray.util.get_node_ip_address().startswith("127."):
+            text = "the Ray of this machine can be reached from others: import satl before ray, or use a firewall."
+            warnings.warn(SatlWarning(text), stacklevel=2)
         try:
-            yield from _predict_on_workers(ray, job, parts)
+            yield from _work_on_workers(ray, worker, method, job, parts)
         finally:
             ray.shutdown()
 
-    return predict
+    return work
 
 
 def _require_head(address: str) -> None:
@@ -64,13 +87,13 @@ def _require_head(address: str) -> None:
         socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
 
 
-def _predict_on_workers(ray: Any, job: PredictionJob, parts: Sequence[PredictionPart]) -> Iterator[int]:
+def _work_on_workers(ray: Any, worker: type, method: str, job: Any, parts: Sequence[Any]) -> Iterator[int]:
     from ray.util import ActorPool
 
     missing: Any = list(parts)
     workers = [
         ray.remote(num_cpus=cores, num_gpus=gpus, max_restarts=_RESTARTS, max_task_retries=_RESTARTS)(
-            PartPredictor
+            worker
         ).remote(job, cores)
         for cores, gpus in _workers([node["Resources"] for node in ray.nodes() if node["Alive"]])[
             : len(parts)
@@ -79,7 +102,9 @@ def _predict_on_workers(ray: Any, job: PredictionJob, parts: Sequence[Prediction
     if not workers:
         raise RunError("the Ray cluster has no machine with a free core", remedy="start one with `ray start`")
     try:
-        yield from ActorPool(workers).map_unordered(lambda worker, part: worker.predict.remote(part), missing)
+        yield from ActorPool(workers).map_unordered(
+            lambda actor, part: getattr(actor, method).remote(part), missing
+        )
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, SatlError):
             raise error.cause from None
@@ -88,7 +113,7 @@ def _predict_on_workers(ray: Any, job: PredictionJob, parts: Sequence[Prediction
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise RunError(
             f"a worker of the Ray cluster was lost {_RESTARTS + 1} times ({reason})",
-            remedy="repair the machine or use fewer, then predict the same images again to resume",
+            remedy="repair the machine or use fewer, then do the same again to resume",
         ) from None
 
 

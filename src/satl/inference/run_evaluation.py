@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from satl.errors import Argument, RunError, Sentence, nearest
+from satl.errors import Argument, RunError, SatlWarning, Sentence, first_of, nearest
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.files import atomic_path, check_out_folder
-from satl.images import BulkSource, ChosenImages, cached
+from satl.images import ChosenImages, ImageSource, RowSource, cached
+from satl.images.broken_pictures import BrokenPicture, readable_images, require_few
 from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses, same_threshold
 from satl.inference.recogniser import Recogniser
 from satl.labels import LabelTable
 from satl.runs.config import RunConfig
 from satl.runs.data import SPLITS, RunData, load_data
+from satl.runs.picture_record import PictureRecord, changed_words, copies_words
 from satl.runs.run_folder import RunFolder
 from satl.training.checkpoints import STATE, load_state
 from satl.training.forward import FloatArray
@@ -75,17 +79,64 @@ def evaluate_run(
         raise RunError(
             f"the table has no row of split '{split}'",
             where=run,
-            remedy=Sentence("use {split} or train", split=Argument("split", "val")),
+            remedy=Sentence("use {split} or train", split=Argument("split", "val"))
+            if len(data.rows("val"))
+            else Sentence("use {split}", split=Argument("split", "train")),
         )
+    opened = RunFolder.open(run)
     if split != "test":
-        require_same_data(RunFolder.open(run), data, split)
+        require_same_data(opened, data, split)
+    doubts = _doubts(opened, data, split)
     evaluation = evaluate_split(recogniser, data, split, decisions, progress)
-    facts = {"split": split, "checkpoint": checkpoint, "thresholds": decisions.source}
+    facts: dict[str, Any] = {"split": split, "checkpoint": checkpoint, "thresholds": decisions.source}
+    if doubts:
+        facts["doubts"] = doubts
     content = {**facts, **evaluation.as_dict()}
     with atomic_path(folder / f"evaluation-{split}.json") as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     evaluation.write_csv(folder / f"evaluation-{split}.csv")
     return evaluation, split
+
+
+def _doubts(folder: RunFolder, data: RunData, split: str) -> list[str]:
+    """Say what has changed since the run was started that a measurement on a split suffers from, a sentence each.
+
+    Raises:
+        RunError: images that the table calls test now are those that the run was trained on.
+    """
+    record = PictureRecord.load(folder.pictures)
+    if record is None:
+        return []
+    rows = data.rows(split)
+    names = [data.table.images[row] for row in rows.tolist()]
+    if split == "test":
+        trained = record.trained_on(names)
+        if trained:
+            raise RunError(
+                f"{len(trained):,} of the {len(names):,} images that the table calls test were trained or validated "
+                f"on: {first_of(trained)}",
+                where=folder.path,
+                remedy="restore the split of the table, or train again with this one",
+            )
+    doubts = []
+    changed = record.changed(data, rows)
+    if changed:
+        doubts.append(f"{changed_words(changed, len(names))}.")
+    copies = copies_words(record, split)
+    if copies is not None:
+        doubts.append(f"{copies}.")
+    had = folder.read_fingerprint()
+    if (
+        split == "test"
+        and len(record.images) == data.table.num_images
+        and had not in (None, data.fingerprint())
+    ):
+        doubts.append(
+            "The table was edited since the run was started: the test labels are those that it has now."
+        )
+    for text in doubts:
+        warnings.warn(SatlWarning(text), stacklevel=3)
+    return doubts
 
 
 def evaluate_split(
@@ -100,21 +151,38 @@ def evaluate_split(
     Args:
         recogniser: the network.
         data: of the run; the classes of its table are those of the network.
-        split: "train", "val" or "test"; it has at least one image.
+        split: "train", "val" or "test"; it has at least one image. With ``images.broken`` "skip", images that cannot be
+            read are not evaluated; ``left_out`` of the evaluation counts them and those that the run left out.
         thresholds: from which probability on a class is present; by default 0.5.
         progress: called with (images read, images in all).
     """
-    rows = data.rows(split)
     if thresholds is None:
         thresholds = same_threshold(0.5, len(recogniser.classes))
-    probabilities = _probabilities(recogniser, data, rows, progress)
+    rows, probabilities = _probabilities(recogniser, data, data.rows(split), progress)
+    left_out = sum(one.split == split for one in data.left_out) + len(data.rows(split)) - len(rows)
     limits = np.where(thresholds.never, np.float32(np.inf), thresholds.values)
-    return evaluate_scores(probabilities, data.table.cells[rows], recogniser.classes, limits)
+    evaluation = evaluate_scores(
+        probabilities, data.table.cells[rows], recogniser.classes, limits, encoding="signed"
+    )
+    return replace(evaluation, left_out=left_out)
 
 
 def default_split(data: RunData) -> str:
-    """Return the split that a run is evaluated on: test where there is one, and val otherwise."""
-    return "test" if len(data.rows("test")) else "val"
+    """Return the split that a run is evaluated on: test where there is one, and val otherwise.
+
+    Raises:
+        RunError: there is neither.
+    """
+    found = next((split for split in ("test", "val") if len(data.rows(split))), None)
+    if found is None:
+        raise RunError(
+            "there are neither test nor validation images to evaluate a model on",
+            remedy=Sentence(
+                "give the table rows of the split test, set data.validation above 0, or use {split}",
+                split=Argument("split", "train"),
+            ),
+        )
+    return found
 
 
 def score_training_data(run: Path | str, progress: Progress | None = None) -> tuple[LabelTable, FloatArray]:
@@ -135,8 +203,9 @@ def score_training_data(run: Path | str, progress: Progress | None = None) -> tu
     require_same_data(RunFolder.open(run), data, "train")
     rows = np.sort(np.concatenate([data.rows("train"), data.rows("val")]))
     # Cells that were held out of training are known as well, and the best to choose thresholds by.
-    table = data.table.with_cells(data.known_cells)
-    return table.select(rows), _probabilities(recogniser, data, rows, progress)
+    table = data.table.with_cells(data.known_cells, "signed")
+    rows, probabilities = _probabilities(recogniser, data, rows, progress)
+    return table.select(rows), probabilities
 
 
 def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
@@ -153,7 +222,7 @@ def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
         had = load_state(last / STATE).get("data")
     if had is not None and had != data.fingerprint():
         raise RunError(
-            f"the labels or the split are not those the run was started with, so its split '{split}' may hold other "
+            f"{folder.data_words} are not those the run was started with, so its split '{split}' may hold other "
             "images now",
             where=folder.path,
             remedy=Sentence(
@@ -166,8 +235,10 @@ def require_same_data(folder: RunFolder, data: RunData, split: str) -> None:
 def _load_run_data(run: Path | str, recogniser: Recogniser, config: RunConfig) -> RunData:
     """Load the data of a run without reading images: only those of one split may be needed."""
     RunFolder.open(run).require_inputs(config)
-    lazy = config.images.model_copy(update={"cache_gb": 0.0})
-    data = load_data(config.model_copy(update={"images": lazy}))
+    if not config.on_features:
+        lazy = config.images.model_copy(update={"cache_gb": 0.0})
+        config = config.model_copy(update={"images": lazy})
+    data = load_data(config, recorded=RunFolder.open(run).read_broken())
     if data.table.classes != recogniser.classes:
         raise RunError(
             "the table's classes are not those the run was trained on",
@@ -179,10 +250,20 @@ def _load_run_data(run: Path | str, recogniser: Recogniser, config: RunConfig) -
 
 def _probabilities(
     recogniser: Recogniser, data: RunData, rows: NDArray[np.int64], progress: Progress | None
-) -> FloatArray:
-    """Return the class probabilities of some rows; only their images are read, by all cores where they fit."""
-    if isinstance(data.source, BulkSource):
-        return recogniser.probabilities(data.source, rows)
-    limit = int(recogniser.config.images.cache_gb * 2**30)
-    chosen = cached(ChosenImages(data.source, rows), limit_bytes=limit, progress=progress)
-    return recogniser.probabilities(chosen)
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return rows and their class probabilities; only their images are read, by all cores where they fit.
+
+    Rows whose image cannot be read are left out where the run leaves such images out.
+    """
+    if isinstance(data.source, RowSource):
+        return rows, recogniser.probabilities(data.source, rows)
+    section = recogniser.config.images
+    limit = int(section.cache_gb * 2**30)
+    chosen: ImageSource = ChosenImages(data.images, rows)
+    if section.broken == "error":
+        return rows, recogniser.probabilities(cached(chosen, limit_bytes=limit, progress=progress))
+    chosen, unreadable = readable_images(chosen, limit_bytes=limit, progress=progress)
+    names = data.table.images
+    broken = [BrokenPicture(names[rows[place]], reason) for place, reason in unreadable.items()]
+    require_few(broken, len(rows), section.broken_share)
+    return np.delete(rows, list(unreadable)), recogniser.probabilities(chosen)

@@ -11,15 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
 import yaml
 
-from satl.errors import RunError, Sentence, Task
+from satl.errors import RunError, Sentence, TableError, Task
 from satl.evaluation.pseudo_quality import UNION, PseudoLabelQuality, pseudo_label_table
 from satl.files import atomic_path
+from satl.labels.io.arrays import ArrayFile
+from satl.parsing import parse_json, parse_yaml
 
 if TYPE_CHECKING:
     from satl.evaluation import Evaluation
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from satl.runs.run_folder import RunFolder
 
 RECORD = "record.npz"
+"""Of the last model; :func:`record_file` of an epoch."""
 MOST_IMAGES = 4000
 # An experiment has hundreds of runs: the loader in C, where PyYAML has it, reads them in a tenth of the time.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,6 +38,15 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FloatArray = npt.NDArray[np.floating[Any]]
 BoolArray = npt.NDArray[np.bool_]
 CellArray = npt.NDArray[np.int8]
+
+
+def record_file(epoch: int | None = None) -> str:
+    """Return the name of a record: of the last model, or of that after an epoch, counted from 1.
+
+    >>> record_file(), record_file(10)
+    ('record.npz', 'record-epoch-10.npz')
+    """
+    return RECORD if epoch is None else f"record-epoch-{epoch}.npz"
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ class MethodRecord:
         """Return the quality of the filled cells, or None where there is no truth or no generator."""
         if truth is None or not self.thresholds:
             return None
-        return pseudo_label_table(self.pseudo_labels(cells), cells, truth)[UNION]
+        return pseudo_label_table(self.pseudo_labels(cells), cells, truth, encoding="signed")[UNION]
 
     def last_union(self) -> dict[str, Any]:
         """Return what the last epoch's pseudo-labels counted, all generators together; may be empty."""
@@ -163,15 +174,17 @@ def read_plain_config(path: Path) -> dict[str, Any]:
     """
     file = path / "config.yaml"
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), _LOADER)
+        content = parse_yaml(file.read_text(encoding="utf-8"), _LOADER)
         method, training = dict(content["method"]), dict(content["training"])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise RunError("cannot be read", where=file, remedy="restore it from a copy of the run") from error
     if "bce_reduction" in method:  # written before each part of a method had a section of its own
         from satl.methods.old_keys import with_new_keys
 
         method = with_new_keys(method)
-    return {**content, "method": method, "training": training}
+    from satl.runs.settling import with_settled_keys
+
+    return {**with_settled_keys(content), "method": method, "training": training}
 
 
 def is_finished(config: Mapping[str, Any], epochs: int) -> bool:
@@ -184,15 +197,17 @@ def measure_run(
     data: RunData | None = None,
     evaluation: Evaluation | None = None,
     last: Recogniser | None = None,
+    epoch: int | None = None,
 ) -> RunRecord:
-    """Score all training images of a finished run with its last model.
+    """Score all training images of a finished run with its last model, or with that after an epoch.
 
     Args:
         folder: folder of the run.
         data: the data of the run; None loads it.
         evaluation: of the run on its test images; None tests the last model, on the validation images if there are
             no test images.
-        last: the last model, loaded; None loads it.
+        last: the model, loaded; None loads it.
+        epoch: counted from 1, of an epoch that ``training.keep_epochs`` kept; None for the last model.
 
     Raises:
         RunError: the run is not finished, or its data has changed.
@@ -200,6 +215,7 @@ def measure_run(
     from satl.inference.recogniser import Recogniser
     from satl.inference.run_evaluation import default_split, evaluate_split, require_same_data
     from satl.runs.data import load_data
+    from satl.runs.run_folder import epoch_checkpoint
 
     config, epochs = read_plain_config(folder.path), folder.read_metrics()
     if not is_finished(config, len(epochs)):
@@ -208,8 +224,9 @@ def measure_run(
             where=folder.path,
             remedy=Sentence("continue it with {train}", train=Task("train", resume=folder.path)),
         )
-    last = last or Recogniser.load(folder.path, "last")
-    data = data or load_data(last.config)
+    checkpoint = "last" if epoch is None else epoch_checkpoint(epoch)
+    last = last or Recogniser.load(folder.path, checkpoint)
+    data = data or load_data(last.config, recorded=folder.read_broken())
     if data.table.classes != last.classes:
         raise RunError(
             "the table's classes are not those the run was trained on",
@@ -219,7 +236,7 @@ def measure_run(
     require_same_data(folder, data, "train")
     rows = data.rows("train")
     thresholds = {name: value.cpu().numpy() for name, value in last.learner.thresholds().items()}
-    scores = _threshold_model(folder, last).scores(data, rows) if thresholds else {}
+    scores = _threshold_model(folder, last, checkpoint).scores(data, rows) if thresholds else {}
     probability = scores["probability"] if thresholds else last.probabilities(data.source, rows)
     counts = {split: len(data.rows(split)) for split in ("train", "val", "test")}
     if evaluation is None:
@@ -233,12 +250,12 @@ def measure_run(
         average_precision=np.array([row.average_precision for row in evaluation.per_class]),
         scores={name: scores[name] for name in thresholds},
         thresholds=thresholds,
-        best_epoch=_best_epoch(epochs),
+        best_epoch=best_epoch(epochs),
         seconds=sum(row["train_seconds"] for row in epochs),
     )
     quality = {}
     if truth is not None and thresholds:
-        quality = pseudo_label_table(method.pseudo_labels(cells), cells, truth)
+        quality = pseudo_label_table(method.pseudo_labels(cells), cells, truth, encoding="signed")
     return RunRecord(
         path=folder.path,
         config=config,
@@ -256,13 +273,18 @@ def measure_run(
     )
 
 
-def collect_run(folder: RunFolder) -> RunRecord:
-    """Measure a finished run, write ``record.npz`` into its folder, and return what was written."""
-    write_record(measure_run(folder))
-    return read_record(folder.path)
+def collect_run(folder: RunFolder, epoch: int | None = None) -> RunRecord:
+    """Measure a finished run, write its record into its folder, and return what was written.
+
+    Args:
+        folder: folder of the run.
+        epoch: counted from 1, of an epoch that ``training.keep_epochs`` kept; None for the last model.
+    """
+    write_record(measure_run(folder, epoch=epoch), epoch)
+    return read_record(folder.path, epoch)
 
 
-def write_record(record: RunRecord) -> None:
+def write_record(record: RunRecord, epoch: int | None = None) -> None:
     """Write a record beside its run: scores in half precision, at most :data:`MOST_IMAGES` images."""
     kept = drawn_images(len(record.rows))
     method = record.method
@@ -284,11 +306,11 @@ def write_record(record: RunRecord) -> None:
         arrays[f"thresholds/{name}"] = limits
     for name, quality in record.quality.items():
         arrays[f"quality/{name}"] = np.stack([quality.tp, quality.fp, quality.fn])
-    with atomic_path(record.path / RECORD) as temporary:
+    with atomic_path(record.path / record_file(epoch)) as temporary:
         np.savez_compressed(temporary, **arrays)
 
 
-def read_record(folder: Path | str) -> RunRecord:
+def read_record(folder: Path | str, epoch: int | None = None) -> RunRecord:
     """Read what :func:`collect_run` wrote, with ``metrics.jsonl`` and ``config.yaml`` of the run.
 
     Raises:
@@ -297,16 +319,16 @@ def read_record(folder: Path | str) -> RunRecord:
     from satl.runs.run_folder import RunFolder
 
     path = Path(folder)
-    file = path / RECORD
+    file = path / record_file(epoch)
     if not file.is_file():
         raise RunError(
             "is missing", where=file, remedy=Sentence("make it with {figures}", figures=Task("figures", path))
         )
     config, epochs = read_plain_config(path), RunFolder(path).read_metrics()
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        facts = json.loads(str(arrays["facts"]))
+        with ArrayFile(file) as stored:
+            arrays = {name: stored.read(name) for name in stored.names}
+        facts = parse_json(str(arrays["facts"]))
         method = MethodRecord(
             name=str(config["method"]["name"]),
             epochs=epochs,
@@ -314,7 +336,7 @@ def read_record(folder: Path | str) -> RunRecord:
             average_precision=arrays["average_precision"],
             scores={name: values.astype(np.float32) for name, values in _within(arrays, "scores").items()},
             thresholds=_within(arrays, "thresholds"),
-            best_epoch=_best_epoch(epochs),
+            best_epoch=best_epoch(epochs),
             seconds=sum(row["train_seconds"] for row in epochs),
         )
         return RunRecord(
@@ -334,7 +356,7 @@ def read_record(folder: Path | str) -> RunRecord:
             positives=arrays.get("positives"),
             counts=facts["counts"],
         )
-    except (OSError, EOFError, ValueError, KeyError, TypeError, BadZipFile) as error:
+    except (TableError, OSError, ValueError, KeyError, TypeError) as error:
         remedy = Sentence("remove it, and make it again with {figures}", figures=Task("figures", path))
         raise RunError("cannot be read", where=file, remedy=remedy) from error
 
@@ -362,17 +384,17 @@ def _within(arrays: Mapping[str, Any], section: str) -> dict[str, Any]:
     }
 
 
-def _threshold_model(folder: RunFolder, last: Recogniser) -> Recogniser:
+def _threshold_model(folder: RunFolder, last: Recogniser, checkpoint: str) -> Recogniser:
     """Return the model whose scores the thresholds were learned on: a teacher, or else the weights in training."""
     from satl.training.checkpoints import AVERAGE
 
-    averaged = (folder.checkpoint("last") / AVERAGE).is_file()
+    averaged = (folder.checkpoint(checkpoint) / AVERAGE).is_file()
     if last.learner.method.needs("teacher") or not averaged:
         return last  # its weights are those, so they need not be loaded again
-    return type(last).load(folder.path, "last", averaged=False)
+    return type(last).load(folder.path, checkpoint, averaged=False)
 
 
-def _best_epoch(epochs: list[dict[str, Any]]) -> int:
+def best_epoch(epochs: list[dict[str, Any]]) -> int:
     """Return the epoch, from 0, whose model was kept: the first with the best validation mAP."""
     scores = [(row.get("val") or {}).get("mAP") for row in epochs]
     known = [score for score in scores if score is not None]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from satl.checks.formulas import warn_of_formulas
 from satl.errors import Sentence, TableError, Task, first_of, nearest
 from satl.files import atomic_path
 from satl.inference.decision_thresholds import NEVER, DecisionThresholds, above, at_least
@@ -39,10 +40,12 @@ _RIGHT_FILE = Sentence(
 
 def write_rule_thresholds(path: Path, rule: str, rows: Iterable[ClassThreshold]) -> None:
     """Write what a rule chose as ``class,rule,threshold,...``; ratios that are not defined are blank."""
+    listed = [row.as_dict() for row in rows]
+    warn_of_formulas(path, (next(iter(row.values())) for row in listed))
     with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        for number, row in enumerate(rows):
-            (_, name), *others = row.as_dict().items()
+        for number, row in enumerate(listed):
+            (_, name), *others = row.items()
             if number == 0:
                 writer.writerow(("class", "rule", *(key for key, _ in others)))
             shown = (

@@ -138,7 +138,7 @@ def apply_decisions(
         TableError: a decision contradicts a known cell and ``conflicts`` is "refuse", or two decisions contradict each
             other.
 
-    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [0, 0]]))
+    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [0, 0]]), encoding="signed")
     >>> decisions = Decisions.by_name(table, ["a.jpg", "b.jpg"], ["cat", "dog"], [-1, 1])
     >>> new, counts = apply_decisions(table, decisions, conflicts="replace")
     >>> new.cells.tolist(), counts.present, counts.overwritten
@@ -172,7 +172,7 @@ absent; correct one of them.
             f"{_cell(table, decisions, at)} is both present and absent in {os.fspath(origin)}",
             remedy="remove one",
         )
-    return table.with_cells(cells), DecisionCounts(
+    return table.with_cells(cells, "signed"), DecisionCounts(
         present=int((new & (values == PRESENT)).sum()),
         absent=int((new & (values == ABSENT)).sum()),
         confirmed=int((before == values).sum()),

@@ -1,124 +1,65 @@
-"""What the values in a file mean: named encodings, and a refusal to guess between them.
+"""The values of a file, read by a named encoding (:mod:`satl.checks.label_meanings`), and a refusal to guess one.
 
-The same three numbers mean opposite things in different projects: ``0`` is "unknown" in one and
-"absent" in the next, ``-1`` is "absent" here and "unknown" there. So every encoding has a name, and a
-file is read without one only where its values leave a single reading (:func:`detect_encoding`).
+A file is read without a named encoding only where its values leave a single reading (:func:`detect_encoding`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from satl.errors import Argument, EncodingError, Sentence, TableError, nearest
-from satl.labels.table import ABSENT, PRESENT, UNKNOWN, Cells
+from satl.checks.label_meanings import (
+    ABSENT_WORDS,
+    BLANK,
+    ENCODINGS,
+    PRESENT_WORDS,
+    UNKNOWN,
+    UNKNOWN_WORDS,
+    Encoding,
+    describe_counts,
+    find_encoding,
+    pass_encoding,
+    readings,
+    refusal,
+)
+from satl.errors import Argument, EncodingError, Sentence, TableError
+from satl.labels.table import Cells
 
-BLANK = ""
+__all__ = [
+    "BLANK",
+    "ENCODINGS",
+    "NOT_A_LABEL",
+    "VALUES",
+    "Encoding",
+    "array_codes",
+    "decode",
+    "default_encoding",
+    "describe_counts",
+    "detect_encoding",
+    "find_encoding",
+    "only_values",
+    "pass_encoding",
+    "readings",
+    "refuse_encoding",
+    "require_writable",
+    "value_code",
+    "value_counts",
+]
+
 _BLANK_WORDS = frozenset({"", "nan", "-nan", "na", "n/a", "#n/a", "<na>", "null"})
-_PRESENT_WORDS = ("present", "yes", "y", "positive", "pos")
-_ABSENT_WORDS = ("absent", "no", "n", "negative", "neg")
-_UNKNOWN_WORDS = ("unknown", "unlabelled", "unlabeled", "?")
 # A boolean says as little about "unknown" as 1 and 0 do, so it is treated as them.
 _BOOLEANS = {"true": "1", "false": "0"}
 
-VALUES: tuple[str, ...] = (BLANK, "1", "0", "-1", *_PRESENT_WORDS, *_ABSENT_WORDS, *_UNKNOWN_WORDS)
+VALUES: tuple[str, ...] = (BLANK, "1", "0", "-1", *PRESENT_WORDS, *ABSENT_WORDS, *UNKNOWN_WORDS)
 """Every value that some encoding reads, in its plain form; readers code cells as positions in it."""
 
 _CODES = {value: code for code, value in enumerate(VALUES)}
 NOT_A_LABEL = 255
 """The code of a value that no encoding reads."""
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """A way of writing present, absent and unknown.
-
-    Attributes:
-        name: what the argument ``encoding`` takes.
-        summary: the meaning in a few words, for messages and documentation.
-        reads: plain value -> +1, -1 or 0.
-        writes: +1, -1 or 0 -> value; a state that the encoding cannot express is missing.
-    """
-
-    name: str
-    summary: str
-    reads: Mapping[str, int]
-    writes: Mapping[int, str]
-
-
-ENCODINGS: Mapping[str, Encoding] = {
-    encoding.name: encoding
-    for encoding in (
-        Encoding(
-            "complete",
-            "1 present, 0 absent, nothing unknown",
-            {"1": PRESENT, "0": ABSENT},
-            {PRESENT: "1", ABSENT: "0"},
-        ),
-        Encoding(
-            "blank",
-            "1 present, 0 absent, blank unknown",
-            {"1": PRESENT, "0": ABSENT, BLANK: UNKNOWN},
-            {PRESENT: "1", ABSENT: "0", UNKNOWN: ""},
-        ),
-        Encoding(
-            "signed",
-            "1 present, -1 absent, 0 or blank unknown",
-            {"1": PRESENT, "-1": ABSENT, "0": UNKNOWN, BLANK: UNKNOWN},
-            {PRESENT: "1", ABSENT: "-1", UNKNOWN: "0"},
-        ),
-        Encoding(
-            "csl",
-            "1 present, 0 absent, -1 unknown",
-            {"1": PRESENT, "0": ABSENT, "-1": UNKNOWN},
-            {PRESENT: "1", ABSENT: "0", UNKNOWN: "-1"},
-        ),
-        Encoding(
-            "chexpert",
-            "1 present, 0 absent, blank unknown, -1 (uncertain) unknown",
-            {"1": PRESENT, "0": ABSENT, "-1": UNKNOWN, BLANK: UNKNOWN},
-            {PRESENT: "1", ABSENT: "0", UNKNOWN: ""},
-        ),
-        Encoding(
-            "words",
-            "present or yes, absent or no, unknown or blank",
-            {
-                **dict.fromkeys(_PRESENT_WORDS, PRESENT),
-                **dict.fromkeys(_ABSENT_WORDS, ABSENT),
-                **dict.fromkeys(_UNKNOWN_WORDS, UNKNOWN),
-                "1": PRESENT,
-                "0": ABSENT,
-                BLANK: UNKNOWN,
-            },
-            {PRESENT: "present", ABSENT: "absent", UNKNOWN: "unknown"},
-        ),
-    )
-}
-"""The encodings by name."""
-
-
-def find_encoding(name: str) -> Encoding:
-    """Return the encoding called ``name``, or an error that lists the names.
-
-    >>> find_encoding("csl").summary
-    '1 present, 0 absent, -1 unknown'
-    >>> find_encoding("cls")
-    Traceback (most recent call last):
-    satl.errors.EncodingError: encoding='cls': is not an encoding (did you mean 'csl'?); choose one of complete, ...
-    """
-    try:
-        return ENCODINGS[name]
-    except KeyError:
-        raise EncodingError(
-            f"is not an encoding{nearest(name, ENCODINGS)}",
-            where=Argument("encoding", name),
-            remedy=f"choose one of {', '.join(ENCODINGS)}",
-        ) from None
 
 
 def refuse_encoding(encoding: str | None, why: str, where: str | os.PathLike[str] | None = None) -> None:
@@ -210,10 +151,10 @@ def detect_encoding(counts: Mapping[str, int], where: str = "the table") -> Enco
     satl.errors.EncodingError: pets.csv: can be read in 2 ways (1 in 3 cells, 0 in 9 cells); pass encoding=...
     """
     seen = set(counts)
-    unknown_marked = BLANK in seen or not seen.isdisjoint(_UNKNOWN_WORDS)
+    unknown_marked = BLANK in seen or not seen.isdisjoint(UNKNOWN_WORDS)
     if "-1" not in seen and ("0" not in seen or unknown_marked):
         return ENCODINGS["blank" if seen <= set(ENCODINGS["blank"].reads) else "words"]
-    raise _refusal(counts, where)
+    raise refusal(counts, where, EncodingError)
 
 
 def decode(codes: npt.NDArray[np.uint8], reads: Mapping[str, int]) -> Cells:
@@ -242,63 +183,3 @@ def require_writable(cells: Cells, encoding: Encoding) -> None:
                 f"{unknown:,} cells are unknown",
                 remedy="choose encoding 'blank'",
             )
-
-
-def describe_counts(counts: Mapping[str, int]) -> str:
-    """Say how often each value occurs.
-
-    >>> describe_counts({"0": 1200, "": 1})
-    '0 in 1,200 cells, blank in 1 cell'
-    """
-    return ", ".join(
-        f"{value or 'blank'} in {count:,} cell{'s' * (count != 1)}" for value, count in counts.items()
-    )
-
-
-def readings(counts: Mapping[str, int]) -> list[tuple[Encoding, dict[str, int]]]:
-    """List the encodings that read all values, one per distinct meaning, with the states they would give."""
-    found: dict[tuple[tuple[str, int], ...], tuple[Encoding, dict[str, int]]] = {}
-    for encoding in ENCODINGS.values():
-        if set(counts) <= set(encoding.reads):
-            meaning = tuple((value, encoding.reads[value]) for value in sorted(counts))
-            totals = dict.fromkeys(("present", "absent", "unknown"), 0)
-            for value, state in meaning:
-                totals[("unknown", "present", "absent")[state]] += counts[value]
-            found.setdefault(meaning, (encoding, totals))
-    return list(found.values())
-
-
-def pass_encoding(choices: Iterable[tuple[Encoding, str]]) -> Sentence:
-    """Return the advice to pass one of some encodings, each with a remark or ""."""
-    parts = {f"encoding_{number}": encoding for number, encoding in enumerate(choices)}
-    text = ", or ".join(f"{{{name}}}{remark}" for name, (_, remark) in parts.items())
-    return Sentence(
-        f"pass {text}", **{name: Argument("encoding", chosen.name) for name, (chosen, _) in parts.items()}
-    )
-
-
-def _refusal(counts: Mapping[str, int], where: str) -> EncodingError:
-    choices = readings(counts)
-    seen = describe_counts(counts)
-    if not choices:
-        known = "; ".join(f"{encoding.name} ({encoding.summary})" for encoding in ENCODINGS.values())
-        return EncodingError(
-            f"mixes values that no single encoding reads ({seen})",
-            where=where,
-            remedy=Sentence(
-                f"write one of {known}, and pass it as {{encoding}}", encoding=Argument("encoding")
-            ),
-        )
-    ways = f"{len(choices)} ways" if len(choices) > 1 else "no way that is certain"
-    return EncodingError(
-        f"can be read in {ways} ({seen})",
-        where=where,
-        remedy=pass_encoding(
-            (
-                encoding,
-                f" ({encoding.summary}: {totals['present']:,} present, {totals['absent']:,} absent, "
-                f"{totals['unknown']:,} unknown)",
-            )
-            for encoding, totals in choices
-        ),
-    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DuplicateGroup:
-    """Images whose files have the same content.
+    """Images that are the same, by the content of their files or by their looks.
 
     Attributes:
         images: their ids.
@@ -31,6 +31,7 @@ class FileReport:
         unreadable: id and reason of files that cannot be decoded completely.
         duplicates: images with the same content.
         hint: what the missing ones have in common, if it is known.
+        near_duplicates: images that look the same and have not all the same content.
     """
 
     folder: str
@@ -39,6 +40,7 @@ class FileReport:
     unreadable: tuple[tuple[str, str], ...]
     duplicates: tuple[DuplicateGroup, ...]
     hint: str | None = None
+    near_duplicates: tuple[DuplicateGroup, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -71,19 +73,26 @@ def _notes(files: FileReport) -> list[str]:
             f"{counted(len(files.unreadable), 'image file|image files')} cannot be decoded, "
             f"such as {image!r} ({reason}): replace them or remove their rows."
         )
-    if files.duplicates:
-        first = files.duplicates[0].images
-        notes.append(
-            f"{counted(len(files.duplicates), 'group of images has|groups of images have')} the same content, "
-            f"such as {first[0]!r} and {first[1]!r}."
-        )
-    leaks = [group for group in files.duplicates if len(group.splits) > 1]
+    notes += _group_notes(files.duplicates, "the same content")
+    notes += _group_notes(files.near_duplicates, "the same looks (saved again, resized or brightened)")
+    return notes
+
+
+def _group_notes(groups: tuple[DuplicateGroup, ...], what: str) -> list[str]:
+    if not groups:
+        return []
+    leaks = [group for group in groups if len(group.splits) > 1]
+    first = (leaks or groups)[0].images
+    notes = [
+        f"{counted(len(groups), 'group of images has|groups of images have')} {what}, "
+        f"such as {first[0]!r} and {first[1]!r}."
+    ]
     if leaks:
         notes.append(
             f"{len(leaks):,} of these groups spread over several splits (such as {' and '.join(leaks[0].splits)}), so "
             f"results there would be too good: keep one image of each."
         )
-    clashes = sum(group.contradictory for group in files.duplicates)
+    clashes = sum(group.contradictory for group in groups)
     if clashes:
         notes.append(f"In {clashes:,} of these groups known labels contradict each other: correct them.")
     return notes

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from satl.checks.array_checks import BoolMatrix, LabelMatrix, as_labels
-from satl.errors import ArrayError, RunError, SatlError
+from satl.checks.array_checks import BoolMatrix, LabelMatrix, as_array, as_labels
+from satl.errors import ArrayError, RunError, SatlError, TableError
 from satl.evaluation.confidence_bounds import FloatArray, labels_needed
 from satl.files import atomic_path
+from satl.labels.io.arrays import ArrayFile
 
 # Never less of a class than this is held out, where anything is, and never more.
 SMALLEST_FRACTION = 0.1
@@ -86,24 +87,28 @@ class HeldOut:
         """Read a choice back, refusing one that was made for other images or classes."""
         where = Path(path)
         try:
-            with np.load(where, allow_pickle=False) as stored:
-                content = {
-                    key: stored[key] for key in ("format", "seed", "shape", "fraction", "mask", "names")
-                }
+            with ArrayFile(where) as stored:
+                keys = ("format", "seed", "shape", "fraction", "mask", "names")
+                content = {key: stored.read(key) for key in keys}
             rows, columns = (int(size) for size in content["shape"])
+            if not 0 <= rows * columns <= 8 * content["mask"].size:  # before memory is taken for them
+                raise ValueError(f"it does not hold {rows} x {columns} cells")
             mask = (
                 np.unpackbits(content["mask"], count=rows * columns).astype(np.bool_).reshape(rows, columns)
             )
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            version, seed = int(content["format"]), int(content["seed"])
+            if content["fraction"].dtype.kind != "f" or content["fraction"].shape not in ((), (columns,)):
+                raise ValueError("its shares are not one number a class")
+        except (TableError, KeyError, ValueError, TypeError, OverflowError) as error:
             raise RunError(f"{where} is not a file of held-out cells ({error}): choose them anew.") from error
-        if int(content["format"]) != _FORMAT:
+        if version != _FORMAT:
             raise RunError(f"{where} was written by another version of satl: choose the held-out cells anew.")
         if content["names"].tobytes() != _digest(images, classes):
             raise RunError(
                 f"{where} was made for other images or classes ({rows} x {columns} cells): give it the table "
                 f"it was made for, or choose the held-out cells anew."
             )
-        return cls(_read_only(mask), content["fraction"], int(content["seed"]))
+        return cls(_read_only(mask), content["fraction"], seed)
 
 
 def hold_out_fraction(
@@ -139,7 +144,13 @@ def hold_out_fraction(
     return np.where(possible(present, absent) | possible(absent, present), fraction, 0.0)
 
 
-def hold_out(labels: npt.ArrayLike, seed: int = 0, *, fraction: npt.ArrayLike | None = None) -> HeldOut:
+def hold_out(
+    labels: npt.ArrayLike,
+    seed: int = 0,
+    *,
+    fraction: npt.ArrayLike | None = None,
+    encoding: str | None = None,
+) -> HeldOut:
     """Choose the known cells to hold out, stratified by class and sign.
 
     Positives and negatives of a class are held out at the same rate: holding out more of one sign would give
@@ -152,13 +163,15 @@ def hold_out(labels: npt.ArrayLike, seed: int = 0, *, fraction: npt.ArrayLike | 
         seed: of the draw.
         fraction: share to hold out, one number or (C,); None: as :func:`hold_out_fraction` says for certificates of
             95 % precision.
+        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+            named.
 
     >>> labels = np.where(np.random.default_rng(0).random((2000, 1)) < 0.5, 1, -1)
     >>> chosen = hold_out(labels)
     >>> int(chosen.mask.sum()), int(chosen.mask[labels == 1].sum()), chosen.fraction.round(3)
     (238, 120, array([0.119]))
     """
-    known = _as_label_matrix(labels)
+    known = _as_label_matrix(labels, encoding)
     if fraction is None:
         positives, negatives = (np.count_nonzero(known == sign, axis=0) for sign in (1, -1))
         share = hold_out_fraction(positives, negatives)
@@ -177,14 +190,16 @@ def hold_out(labels: npt.ArrayLike, seed: int = 0, *, fraction: npt.ArrayLike | 
     return HeldOut(_read_only(mask), share, int(seed))
 
 
-def assign_folds(labels: npt.ArrayLike, folds: int = 5, seed: int = 0) -> npt.NDArray[np.int8]:
+def assign_folds(
+    labels: npt.ArrayLike, folds: int = 5, seed: int = 0, *, encoding: str | None = None
+) -> npt.NDArray[np.int8]:
     """Give every cell one of ``folds`` folds, balanced within class and sign; int8 (N, C).
 
     For cross-fitting: model k is trained without the known cells of fold k and scores the cells of fold k,
     known and unknown. Then every known cell has a score from a model that has not seen it, and tested and unknown
     cells are scored by the same models in the same proportions, so :func:`satl.completion.certify` may use
     all known cells. Its statement is about these scores. A final model trained on all known cells is usually
-    a little better, but no promise is made for it.
+    a little better, but no promise is made for it. ``encoding`` says what the labels mean, as in :func:`hold_out`.
 
     >>> folds = assign_folds([[1], [1], [-1], [-1], [0], [0]], folds=2)
     >>> [sorted(folds[part, 0].tolist()) for part in (slice(0, 2), slice(2, 4), slice(4, 6))]
@@ -192,7 +207,7 @@ def assign_folds(labels: npt.ArrayLike, folds: int = 5, seed: int = 0) -> npt.ND
     """
     if not 2 <= folds <= 100:
         raise SatlError(f"Cross-fitting needs 2 to 100 folds, not {folds}.")
-    known = _as_label_matrix(labels)
+    known = _as_label_matrix(labels, encoding)
     result = np.empty(known.shape, dtype=np.int8)
     for column in range(known.shape[1]):
         random = _random(seed, _FOLD_STREAM, column)
@@ -205,11 +220,11 @@ def assign_folds(labels: npt.ArrayLike, folds: int = 5, seed: int = 0) -> npt.ND
     return result
 
 
-def _as_label_matrix(labels: npt.ArrayLike) -> LabelMatrix:
-    array = np.asarray(labels)
+def _as_label_matrix(labels: npt.ArrayLike, encoding: str | None) -> LabelMatrix:
+    array = as_array(labels)
     if array.ndim != 2:
         raise ArrayError(f"labels must have the shape (images, classes), not {array.shape}.")
-    return as_labels(array, array.shape)
+    return as_labels(array, array.shape, encoding=encoding)
 
 
 def _random(*key: int) -> np.random.Generator:

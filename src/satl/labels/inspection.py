@@ -113,7 +113,8 @@ def inspect_table(table: LabelTable | TableFile, files: FileReport | None = None
 
     Classes are counted over the ``train`` rows where the table has any, else over all rows.
 
-    >>> report = inspect_table(LabelTable(("a", "b"), ("cat", "dog"), np.array([[1, 0], [0, 0]])))
+    >>> cells = np.array([[1, 0], [0, 0]])
+    >>> report = inspect_table(LabelTable(("a", "b"), ("cat", "dog"), cells, encoding="signed"))
     >>> report.positive_only, report.unlabelled, report.classes[1].problems[0]
     (True, ('b',), 'nothing known: the threshold stays at 1 and no pseudo-label is made')
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from satl.errors import Argument, SatlError
@@ -10,7 +12,9 @@ from satl.labels.table import UNKNOWN, LabelTable
 _ROWS_AT_ONCE = 65_536
 
 
-def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTable:
+def mask_table(
+    table: LabelTable, proportion: float, seed: int = 0, further_splits: Sequence[str] = ()
+) -> LabelTable:
     """Keep each label with probability ``proportion``, hide the others, and move all of them into ``truth``.
 
     The published recipe, to the bit: one uniform number per cell from
@@ -19,7 +23,8 @@ def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTabl
     known at 10 %. Positives and negatives are hidden alike. ``proportion`` is rho in the papers.
 
     Where the table has a split, only its ``train`` rows (also ``Train``, ``training``) are masked (N counts them
-    alone) and all others stay as they are. Cells that were unknown stay unknown. ``proportion`` 1 hides nothing.
+    alone), and then those of ``further_splits``, so that the mask of the ``train`` rows is the same with them and
+    without. All others stay as they are. Cells that were unknown stay unknown. ``proportion`` 1 hides nothing.
 
     >>> table = LabelTable(("a", "b"), ("cat", "dog"), np.array([[1, -1], [-1, 1]]))
     >>> masked = mask_table(table, 0.6)
@@ -27,7 +32,8 @@ def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTabl
     ([[1, 0], [0, 1]], [[1, -1], [-1, 1]])
     """
     check_proportion(proportion)
-    rows = table.train_rows()
+    parts = [table.train_rows(), *(np.flatnonzero(table.split_mask(name)) for name in further_splits)]
+    rows = np.concatenate(parts)
     cells = table.cells.copy()
     if proportion < 1:
         random = random_state(seed)
@@ -36,7 +42,7 @@ def mask_table(table: LabelTable, proportion: float, seed: int = 0) -> LabelTabl
             keep = random.random_sample((len(block), table.num_classes)) < proportion
             cells[block] *= keep
     truth = table.cells if table.truth is None else np.where(table.truth != UNKNOWN, table.truth, table.cells)
-    return LabelTable(table.images, table.classes, cells, table.split, truth)
+    return LabelTable(table.images, table.classes, cells, table.split, truth, "signed")
 
 
 def check_proportion(proportion: float) -> None:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import as_array, signed_array
+from satl.checks.label_meanings import ABSENT, PRESENT, UNKNOWN
 from satl.errors import ArrayError, TableError, nearest
 from satl.labels.cells import CellIndex
 
-PRESENT = 1
-ABSENT = -1
-UNKNOWN = 0
+if TYPE_CHECKING:
+    from satl.labels.frames import FrameKind
+
+__all__ = ["ABSENT", "PRESENT", "UNKNOWN", "Cells", "LabelTable", "aligned_cells", "split_role"]
 
 Cells = npt.NDArray[np.int8]
 
@@ -49,7 +52,9 @@ class LabelTable:
         truth: int8 (N, C) hidden ground truth, for measuring pseudo-labels and never for training,
             0 where the truth is unknown too; or None.
 
-    Arrays are copied and made read-only.
+    Arrays are copied and made read-only. They are given with +1, -1 and 0, or as the further argument ``encoding`` says
+    (of both ``cells`` and ``truth``; see :data:`satl.labels.ENCODINGS`). An array with 0 and without -1 can be read in
+    two ways and is refused unless an encoding is named; NaN is unknown.
 
     >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.array([[1, 0], [-1, 1]]))
     >>> table
@@ -58,6 +63,8 @@ class LabelTable:
     [[True, False], [True, True]]
     >>> table.select([1]).images
     ('b.jpg',)
+    >>> LabelTable(("a.jpg", "b.jpg"), ("cat", "dog"), np.eye(2), encoding="complete")
+    LabelTable(2 images, 2 classes: 2 present, 2 absent, 0 unknown)
     """
 
     images: tuple[str, ...]
@@ -65,18 +72,63 @@ class LabelTable:
     cells: Cells
     split: npt.NDArray[np.str_] | None = None
     truth: Cells | None = None
+    encoding: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, encoding: str | None) -> None:
         images = _names(self.images, "image")
         classes = _names(self.classes, "class")
         shape = (len(images), len(classes))
         _set(self, "images", images)
         _set(self, "classes", classes)
-        _set(self, "cells", _cell_array(self.cells, shape, "cells", images, classes))
+        _set(self, "cells", _kept(_read_cells(self.cells, shape, "cells", images, classes, encoding)))
         if self.truth is not None:
-            _set(self, "truth", _cell_array(self.truth, shape, "truth", images, classes))
+            _set(self, "truth", _kept(_read_cells(self.truth, shape, "truth", images, classes, encoding)))
         if self.split is not None:
             _set(self, "split", _split_array(self.split, images))
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, encoding: str | None = None, *, ignore_columns: Sequence[str] = ()
+    ) -> LabelTable:
+        """Read a pandas or polars frame or an Arrow table by the rule of files: nothing is guessed.
+
+        Args:
+            frame: a column ``image`` (or an index of that name), optionally ``split``, and one column per class: 1
+                present, 0 absent, a gap or NaN unknown. Or a column ``labels`` with lists of what is present.
+            encoding: a name in ``ENCODINGS``; without it the values must leave only one reading.
+            ignore_columns: columns that are not classes.
+
+        Raises:
+            EncodingError: the values can be read in several ways; says which encoding to pass.
+            TableError: a column or a value is no label.
+
+        >>> import pyarrow as pa
+        >>> LabelTable.from_frame(pa.table({"image": ["a.jpg", "b.jpg"], "cat": [1, None], "dog": [0, 1]}))
+        LabelTable(2 images, 2 classes: 2 present, 1 absent, 1 unknown)
+        >>> LabelTable.from_frame(pa.table({"image": ["a.jpg", "b.jpg"], "cat": [1, 0]}))
+        Traceback (most recent call last):
+        satl.errors.EncodingError: the frame: can be read in 2 ways (1 in 1 cell, 0 in 1 cell); pass encoding=...
+        """
+        from satl.labels.frames import table_from_frame
+
+        return table_from_frame(frame, encoding, ignore_columns=ignore_columns)
+
+    def to_frame(self, kind: FrameKind | None = None, encoding: str = "blank") -> Any:
+        """Return the table as a frame: ``image``, ``split`` where there is one, and one column per class.
+
+        :meth:`from_frame` reads it back, with the same encoding where nothing is unknown. A hidden truth is left out.
+
+        Args:
+            kind: "pandas", "polars" or "arrow"; None: that of pandas or polars, whichever is in use or installed, else
+                Arrow.
+            encoding: how present, absent and unknown are written; by default 1, 0 and a gap.
+
+        >>> LabelTable(("a.jpg",), ("cat", "dog"), np.array([[1, 0]]), encoding="signed").to_frame("arrow").to_pydict()
+        {'image': ['a.jpg'], 'cat': [1], 'dog': [None]}
+        """
+        from satl.labels.frames import table_to_frame
+
+        return table_to_frame(self, kind, encoding)
 
     @cached_property
     def index(self) -> CellIndex:
@@ -134,6 +186,7 @@ class LabelTable:
             self.cells[index],
             None if self.split is None else self.split[index],
             None if self.truth is None else self.truth[index],
+            "signed",
         )
 
     def where_split(self, name: str) -> LabelTable:
@@ -161,19 +214,22 @@ class LabelTable:
         # Without any, the error of split_mask names the splits that there are.
         return np.flatnonzero(np.isin(self.split, names) if names else self.split_mask("train"))
 
-    def with_cells(self, cells: npt.ArrayLike) -> LabelTable:
-        """Return the same table with other cells (N, C)."""
-        return LabelTable(self.images, self.classes, np.asarray(cells), self.split, self.truth)
+    def with_cells(self, cells: npt.ArrayLike, encoding: str | None = None) -> LabelTable:
+        """Return the same table with other cells (N, C), read as the constructor reads them."""
+        own = _read_cells(cells, self.cells.shape, "cells", self.images, self.classes, encoding)
+        return LabelTable(self.images, self.classes, own, self.split, self.truth, "signed")
 
     def with_split(self, split: Iterable[str] | None) -> LabelTable:
         """Return the same table with another split (N,), or none."""
         new = None if split is None else np.asarray(list(split), dtype=np.str_)
-        return LabelTable(self.images, self.classes, self.cells, new, self.truth)
+        return LabelTable(self.images, self.classes, self.cells, new, self.truth, "signed")
 
-    def with_truth(self, truth: npt.ArrayLike | None) -> LabelTable:
-        """Return the same table with another hidden truth (N, C), or none."""
-        new = None if truth is None else np.asarray(truth)
-        return LabelTable(self.images, self.classes, self.cells, self.split, new)
+    def with_truth(self, truth: npt.ArrayLike | None, encoding: str | None = None) -> LabelTable:
+        """Return the same table with another hidden truth (N, C), read as the constructor reads it, or none."""
+        new = None
+        if truth is not None:
+            new = _read_cells(truth, self.cells.shape, "truth", self.images, self.classes, encoding)
+        return LabelTable(self.images, self.classes, self.cells, self.split, new, "signed")
 
     def __eq__(self, other: object) -> bool:
         """Compare by content."""
@@ -192,7 +248,7 @@ class LabelTable:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor, so that a copy in another process is read-only as well.
-        return LabelTable, (self.images, self.classes, self.cells, self.split, self.truth)
+        return LabelTable, (self.images, self.classes, self.cells, self.split, self.truth, "signed")
 
     def __repr__(self) -> str:
         present = int((self.cells == PRESENT).sum())
@@ -272,34 +328,36 @@ def _name_problem(name: object) -> str | None:
     return None
 
 
-def _cell_array(
+def _read_cells(
     values: npt.ArrayLike,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     what: str,
     images: tuple[str, ...],
     classes: tuple[str, ...],
+    encoding: str | None,
 ) -> Cells:
-    given = np.asarray(values)
+    given = as_array(values)
     if given.shape != shape:
         raise ArrayError(
             f"{what} must have shape {shape} (images, classes), but has {given.shape}: "
             f"give one row per image."
         )
-    if given.dtype.kind not in "iuf":
+    if given.dtype.kind not in "biuf":
         raise ArrayError(
             f"{what} must be numbers 1, -1 and 0, not {given.dtype}: read a file with read_table."
         )
-    if given.dtype.kind == "f" or given.min() < ABSENT or given.max() > PRESENT:
-        wrong = ~((given == PRESENT) | (given == ABSENT) | (given == UNKNOWN))
-        if wrong.any():
-            row, column = (int(i) for i in np.argwhere(wrong)[0])
-            raise ArrayError(
-                f"{what} of image {images[row]!r} (row {row + 1}), class {classes[column]!r} is "
-                f"{given[row, column]}: use 1 present, -1 absent, 0 unknown."
-            )
-    cells = np.array(given, dtype=np.int8, order="C", copy=True)
-    cells.flags.writeable = False
-    return cells
+
+    def place(row: int, column: int) -> str:
+        return f"image {images[row - 1]!r} (row {row}), class {classes[column - 1]!r}"
+
+    return signed_array(given, what, encoding, place)
+
+
+def _kept(cells: Cells) -> Cells:
+    """Return a copy that nobody can change."""
+    copied = np.array(cells, dtype=np.int8, order="C", copy=True)
+    copied.flags.writeable = False
+    return copied
 
 
 def _split_array(values: npt.ArrayLike, images: tuple[str, ...]) -> npt.NDArray[np.str_]:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl.checks.tensor_checks import check_cells, check_signed, known_cells
+from satl.checks.tensor_checks import LabelReader, check_cells, check_signed, known_cells
 from satl.distributed import count_per_process
 from satl.errors import ArrayError
 
@@ -91,16 +91,25 @@ def check_reduction(reduction: str) -> None:
 class PartialBCELoss(nn.Module):
     """Binary cross-entropy over the known cells of a batch; see :func:`satl.functional.partial_bce`.
 
+    Args:
+        reduction: as in :func:`satl.functional.partial_bce`.
+        encoding: what the labels mean that the loss is called with, by a name of :data:`satl.labels.ENCODINGS`; nothing
+            is guessed from a batch. Other values are refused (on an accelerator: in the first batch).
+
     >>> loss = PartialBCELoss()
     >>> loss(torch.tensor([[0.0, 3.0]]), torch.tensor([[0, 0]]))
     tensor(0.)
+    >>> loss = PartialBCELoss(encoding="complete")
+    >>> loss(torch.tensor([[0.0, 3.0]]), torch.tensor([[1, 0]]))
+    tensor(1.8709)
     """
 
-    def __init__(self, reduction: PartialReduction = "known") -> None:
+    def __init__(self, reduction: PartialReduction = "known", encoding: str = "signed") -> None:
         super().__init__()
         check_reduction(reduction)
         self.reduction: PartialReduction = reduction
+        self._labels = LabelReader(encoding)
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the scalar loss of ``logits`` and ``labels``, both ``(B, C)``."""
-        return partial_bce(logits, labels, self.reduction)
+        return partial_bce(logits, self._labels(labels), self.reduction)

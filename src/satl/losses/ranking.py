@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from satl.checks.tensor_checks import as_thresholds, check_cells, known_cells
+from satl.checks.tensor_checks import LabelReader, as_thresholds, check_cells, known_cells
 from satl.distributed import count_per_process, world_size
 
 RankingReduction = Literal["batch", "sum", "known"]
@@ -67,18 +67,27 @@ def differential_ranking(
 class DifferentialRankingLoss(nn.Module):
     """The differential ranking loss; see :func:`satl.functional.differential_ranking`.
 
+    Args:
+        clamp: as in :func:`satl.functional.differential_ranking`.
+        reduction: as in :func:`satl.functional.differential_ranking`.
+        encoding: what the labels mean that the loss is called with, by a name of :data:`satl.labels.ENCODINGS`; nothing
+            is guessed from a batch. Other values are refused (on an accelerator: in the first batch).
+
     >>> loss = DifferentialRankingLoss()
     >>> loss(torch.tensor([[0.9]]), torch.tensor([[-1]]), torch.tensor([0.5]))
     tensor(1.4000)
     """
 
-    def __init__(self, clamp: bool = True, reduction: RankingReduction = "batch") -> None:
+    def __init__(
+        self, clamp: bool = True, reduction: RankingReduction = "batch", encoding: str = "signed"
+    ) -> None:
         super().__init__()
         if reduction not in ("batch", "sum", "known"):
             raise ValueError(f"reduction must be 'batch', 'sum' or 'known', got {reduction!r}.")
         self.clamp = clamp
         self.reduction: RankingReduction = reduction
+        self._labels = LabelReader(encoding)
 
     def forward(self, scores: Tensor, labels: Tensor, thresholds: Tensor | float) -> Tensor:
         """Return the scalar loss of ``scores`` and ``labels`` ``(B, C)`` and ``thresholds`` ``(C,)``."""
-        return differential_ranking(scores, labels, thresholds, self.clamp, self.reduction)
+        return differential_ranking(scores, self._labels(labels), thresholds, self.clamp, self.reduction)

@@ -6,11 +6,12 @@ Other installed packages can have more: see :mod:`satl.methods.plugins`.
 from importlib import import_module
 from pkgutil import iter_modules
 
+from satl.methods.feature_methods import on_features
 from satl.methods.generators import PartContext
 from satl.methods.learner import Learner
 from satl.methods.method import Method, MethodParameters, configure
 from satl.methods.method_parts import GENERATORS, LOSSES, NETWORKS, RULES
-from satl.methods.networks import NetworkContext
+from satl.methods.networks import FeatureVectors, NetworkContext
 from satl.methods.parameters import Parameters
 from satl.methods.plugins import load_plugins
 from satl.methods.registry import METHODS, get_method, method_with, register_method
@@ -26,6 +27,7 @@ __all__ = [
     "METHODS",
     "NETWORKS",
     "RULES",
+    "FeatureVectors",
     "Learner",
     "Method",
     "MethodParameters",
@@ -38,5 +40,6 @@ __all__ = [
     "configure",
     "get_method",
     "method_with",
+    "on_features",
     "register_method",
 ]

@@ -25,6 +25,8 @@ class PartContext:
     feature_dim: int
     proportion: float
     """Share of known cells in the training table."""
+    shared_feature: bool = False
+    """Whether all classes of an image have one and the same feature."""
     probability: bool = True
     """Whether the scores that a threshold rule is for are probabilities."""
 
@@ -55,7 +57,11 @@ def _intra(context: PartContext, parameters: LeaveOneOutParameters) -> Generator
 def _cross(context: PartContext, parameters: CrossParameters) -> Generator:
     """Similarity to known positives in other images."""
     return CrossImageGenerator(
-        context.num_classes, context.feature_dim, parameters.bank_size, parameters.leave_one_out
+        context.num_classes,
+        context.feature_dim,
+        parameters.bank_size,
+        parameters.leave_one_out,
+        context.shared_feature,
     )
 
 

@@ -41,6 +41,13 @@ class LearnedParameters(Parameters):
         True,
         description="Let weight decay lower the thresholds too, as in HST's code; without it they hardly leave 1.",
     )
+    initial: float = Field(1.0, ge=0, le=1, description="Where the thresholds start.")
+    lr: float | None = Field(
+        None,
+        gt=0,
+        description="Learning rate of the thresholds, which follows the schedule of the others; by default that of the "
+        "head. With adam a threshold moves by about this much a step.",
+    )
 
 
 class PrototypeContrastParameters(Parameters):
@@ -70,7 +77,12 @@ def _prototype(context: PartContext, parameters: PrototypeParameters) -> Generat
 def _learned(context: PartContext, parameters: LearnedParameters) -> ThresholdRule:
     """HST's dynamic threshold learning: the optimiser moves the thresholds."""
     return LearnedThreshold(
-        context.num_classes, weight=parameters.weight, shared=parameters.shared, decay=parameters.decay
+        context.num_classes,
+        weight=parameters.weight,
+        shared=parameters.shared,
+        decay=parameters.decay,
+        initial=parameters.initial,
+        rate=parameters.lr,
     )
 
 

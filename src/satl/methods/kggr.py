@@ -21,7 +21,7 @@ class KGGRParameters(Parameters):
     )
 
 
-@NETWORKS.register("kggr", KGGRParameters)
+@NETWORKS.register("kggr", KGGRParameters, needs=["map"])
 def _kggr(context: NetworkContext, parameters: KGGRParameters) -> nn.Module:
     sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps")
     return context.build(KGGRNetwork, sizes, zero_gates=parameters.zero_gates)

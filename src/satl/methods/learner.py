@@ -40,16 +40,30 @@ class Learner(nn.Module):
     histograms, feature banks and prototypes.
 
     A threshold rule that learns by gradient has a loss of its own: the further term ``threshold`` of stage 2.
+
+    Args:
+        method: as it was configured.
+        parameters: of its parts.
+        network: of the method.
+        proportion: share of known cells in the training table.
+        positive_share: share of positives among them.
     """
 
     def __init__(
-        self, method: Method, parameters: MethodParameters, network: nn.Module, proportion: float
+        self,
+        method: Method,
+        parameters: MethodParameters,
+        network: nn.Module,
+        proportion: float,
+        positive_share: float = 0.0,
     ) -> None:
         super().__init__()
+        self.positive_share = positive_share
         self.method = method
         self.method_parameters = parameters
         self.network = network
-        context = PartContext(int(network.num_classes), int(network.feature_dim), proportion)  # type: ignore[arg-type]
+        shared = bool(getattr(network, "shared_feature", False))
+        context = PartContext(int(network.num_classes), int(network.feature_dim), proportion, shared)  # type: ignore[arg-type]
         generators = {
             name: GENERATORS[name].build(context, parameters.generators[name]) for name in method.generators
         }
@@ -78,22 +92,30 @@ class Learner(nn.Module):
             mixed: compute only the loss of the images mixed by ``inputs.shares``; :meth:`mixes` tells which steps
                 need this second call.
         """
-        with_pairs = self.method.needs("pairs")
         if mixed:
             assert inputs.shares is not None
+            with_pairs = any("pairs" in LOSSES[name].needs for name in self._mixed_terms(inputs.stage))
             output = self._run_network(mix(inputs.pixels, inputs.shares), with_pairs=with_pairs)
             return self._compute_mixed_losses(output, inputs)
-        return self._compute_losses(self._run_network(inputs.pixels, with_pairs=with_pairs), inputs)
+        output = self._run_network(inputs.pixels, with_pairs=self.method.needs("pairs"))
+        return self._compute_losses(output, inputs)
 
     def mixes(self, stage: int) -> bool:
-        """Whether a step of this stage has a further call of :meth:`forward`, for mixed images.
+        """Whether a step of this stage has a further call of :meth:`forward`, for mixed images."""
+        return bool(self._mixed_terms(stage))
 
-        In stage 1 that takes a probe to teach: an average of weights that were random a moment ago cannot.
+    def _mixed_terms(self, stage: int) -> list[str]:
+        """Return the names of a stage's terms about mixed images that do anything.
+
+        In stage 1 a teacher takes a probe: an average of weights that were random a moment ago cannot teach.
         """
-        if stage == 1 and (self.probe is None or self.needs_probe):
-            return False
-        terms = self._terms(stage, mixed=True)
-        return any(not self.method_parameters.losses[name].switched_off for name in terms)
+        taught = stage == 2 or (self.probe is not None and not self.needs_probe)
+        return [
+            name
+            for name in self._terms(stage, mixed=True)
+            if not self.method_parameters.losses[name].switched_off
+            and (taught or "teacher" not in LOSSES[name].needs)
+        ]
 
     def uses_teacher(self, stage: int) -> bool:
         """Whether a term of this stage needs the teacher, other than those about mixed images."""
@@ -137,17 +159,22 @@ class Learner(nn.Module):
         labels, stage = inputs.labels, inputs.stage
         generator_inputs, scores, pseudo = None, {}, {}
         if self.generators:
-            generator_inputs = self._generator_inputs(output, labels, inputs.indices, inputs.teacher)
+            generator_inputs = self._generator_inputs(
+                output, labels, inputs.indices, inputs.teacher, inputs.pixels
+            )
         if generator_inputs is not None and (stage == 2 or inputs.observe):
             scores = {name: generator(generator_inputs) for name, generator in self.generators.items()}
             _check_scores(scores, labels)
         if stage == 2:
             pseudo = {
-                name: self._rule(name).pseudo_labels(_or_else(score, -1.0), labels, inputs.indices)
+                name: self._rule(name).pseudo_labels(
+                    self._candidates(name, score, inputs.teacher), labels, inputs.indices
+                )
                 for name, score in scores.items()
             }
         rules = {name: self._rule(name) for name in scores}
-        context, own = StepContext(inputs, output, scores, pseudo, rules), self.method_parameters.losses
+        context = StepContext(inputs, output, scores, pseudo, rules, self.positive_share)
+        own = self.method_parameters.losses
         parts = {
             name: LOSSES[name].build(context, own[name]) * (inputs.ramp if LOSSES[name].ramped else 1.0)
             for name in self._terms(stage, mixed=False)
@@ -159,10 +186,26 @@ class Learner(nn.Module):
                 rules[name].observe(_or_else(score, torch.nan).detach(), labels)
         return StepResult(*self._add_up(parts, rules_have_gradient=stage == 2), pseudo, generator_inputs)
 
+    def _candidates(self, name: str, score: GeneratorScores, teacher: Tensor | None) -> Tensor:
+        """Return the scores of a generator's cells that may become pseudo-labels, -1 of the others.
+
+        Thresholds are estimated from all its scores, those that the teacher does not agree with included.
+        """
+        values, settings = _or_else(score, -1.0), self.method_parameters.teacher
+        if (
+            settings is None
+            or settings.agreement == 0
+            or teacher is None
+            or self.generators[name].probability
+        ):
+            return values
+        return torch.where(teacher >= settings.agreement, values, -1.0)
+
     def _compute_mixed_losses(self, output: NetworkOutput, inputs: StepInputs) -> StepResult:
         """What :meth:`_compute_losses` is for a step's images, for mixed ones: the terms that are about them."""
-        context, own = StepContext(inputs, output), self.method_parameters.losses
-        terms = self._terms(inputs.stage, mixed=True)
+        context = StepContext(inputs, output, positive_share=self.positive_share)
+        own = self.method_parameters.losses
+        terms = self._mixed_terms(inputs.stage)
         parts = {name: LOSSES[name].build(context, own[name]) for name in terms}
         return StepResult(*self._add_up(parts, rules_have_gradient=False), {}, None)
 
@@ -256,7 +299,7 @@ class Learner(nn.Module):
         result = {"probability": output.logits.float().sigmoid()}
         if self.generators:
             teacher = self.teacher_probabilities(result["probability"], indices)
-            generator_inputs = self._generator_inputs(output, labels, indices, teacher)
+            generator_inputs = self._generator_inputs(output, labels, indices, teacher, images)
             for name, generator in self.generators.items():
                 result[name] = _or_else(generator(generator_inputs), torch.nan)
         return result
@@ -274,12 +317,13 @@ class Learner(nn.Module):
         return rule
 
     def _generator_inputs(
-        self, output: NetworkOutput, labels: Tensor, indices: Tensor, teacher: Tensor | None
+        self, output: NetworkOutput, labels: Tensor, indices: Tensor, teacher: Tensor | None, images: Tensor
     ) -> GeneratorInputs:
         pairs = None
         if output.pair_logits is not None:
             pairs = symmetric_pairs(output.pair_logits.float().sigmoid(), labels.shape[1], diagonal=1.0)
-        return GeneratorInputs(output.features, pairs, labels, indices, output.logits, teacher)
+        vectors = images if images.ndim == 2 else None
+        return GeneratorInputs(output.features, pairs, labels, indices, output.logits, teacher, vectors)
 
 
 def _check_scores(scores: dict[str, GeneratorScores], labels: Tensor) -> None:

@@ -8,10 +8,18 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from satl.losses import contrastive_loss, cooccurrence_loss, differential_ranking, partial_bce
+from satl.losses import (
+    contrastive_loss,
+    cooccurrence_loss,
+    differential_ranking,
+    mixed_bce,
+    partial_bce,
+)
 from satl.methods.method_parts import LOSSES
+from satl.methods.mixing import neighbours
 from satl.methods.parameters import Parameters
 from satl.methods.step_data import StepContext
+from satl.thresholds.functional import fused_labels
 
 
 class ReductionParameters(Parameters):
@@ -26,6 +34,29 @@ class PseudoParameters(ReductionParameters):
     """Binary cross-entropy over known cells and pseudo-labels."""
 
     weight: float = Field(1.0, ge=0, description="Weight of the loss on each generator's labels.")
+    fused: bool = Field(
+        False,
+        description="One loss over the known cells and the pseudo-labels of all generators together, in the place of "
+        "one for each generator and of the loss `classification` (equations 11 to 13 as they are written).",
+    )
+
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """The loss of the known cells, which the fused one counts too."""
+        return ("classification",) if self.fused else ()
+
+
+class MixedKnownParameters(Parameters):
+    """Cross-entropy on images mixed of two, over the known cells of both."""
+
+    weight: float = Field(
+        1.0, ge=0, description="Weight of the loss; 0 saves the pass of mixed images through the network."
+    )
+
+    @property
+    def switched_off(self) -> bool:
+        """Whether the weight is 0."""
+        return self.weight == 0
 
 
 class CooccurrenceParameters(Parameters):
@@ -55,10 +86,19 @@ def _classification(context: StepContext, parameters: ReductionParameters) -> Te
 
 @LOSSES.register("pseudo", PseudoParameters, needs=["generators"])
 def _pseudo(context: StepContext, parameters: PseudoParameters) -> Tensor:
-    costs = [
-        partial_bce(context.output.logits, labels, parameters.reduction) for labels in context.pseudo.values()
-    ]
+    filled = list(context.pseudo.values())
+    if parameters.fused:
+        filled = [fused_labels(filled)]
+    costs = [partial_bce(context.output.logits, labels, parameters.reduction) for labels in filled]
     return parameters.weight * torch.stack(costs).sum()
+
+
+@LOSSES.register("mixed_known", MixedKnownParameters, needs=["mixed"], for_any=True)
+def _mixed_known(context: StepContext, parameters: MixedKnownParameters) -> Tensor:
+    shares, labels = context.inputs.shares, context.labels
+    assert shares is not None
+    others = labels.index_select(0, neighbours(labels.shape[0], labels.device))
+    return parameters.weight * mixed_bce(context.output.logits, labels, others, shares, context.all_labels)
 
 
 @LOSSES.register("cooccurrence", CooccurrenceParameters, needs=["pairs"], ramped=True)

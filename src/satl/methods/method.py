@@ -45,6 +45,9 @@ class Method:
     """The method that this one extends, by name."""
     adds: tuple[str, ...] = ()
     """What it adds to its base: ``sate``, ``drl``."""
+    on_features: Method | None = None
+    """The method for features instead of images, where more than its network is another one; see
+    :func:`satl.methods.feature_methods.on_features`. It has the same name."""
 
     @property
     def framework(self) -> str:
@@ -68,7 +71,7 @@ class Method:
         )
 
     def needs(self, what: str) -> bool:
-        """Whether some part needs ``pairs``, a ``teacher``, ``noise``, ``mixed`` images or a generator's scores."""
+        """Whether some part needs ``pairs``, a ``teacher``, ``noise``, ``mixed`` images, a ``map`` or some scores."""
         return any(what in part.needs for part in self.parts)
 
 
@@ -92,7 +95,7 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
         method: the declared method.
         settings: the sections ``network``, ``generators``, ``thresholds``, ``losses`` and ``teacher`` of a
             configuration, all optional; ``thresholds.rule`` replaces the rule, ``generators.NAME: false`` leaves a
-            generator out.
+            generator out, ``generators.NAME`` and ``losses.NAME`` may add a part that is for any method.
 
     Raises:
         ValidationError: a key is unknown or a value does not fit; the error names its place within the section
@@ -112,6 +115,7 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
         elif values is not None and name != "name":
             _refuse("must be a section of keys", values, name)
     chosen = _with_generators(_with_rule(method, given["thresholds"]), given["generators"])
+    chosen = _with_losses(chosen, given["losses"])
     # Defaults of the method's own rule mean nothing to another one.
     own = {
         name: values
@@ -127,6 +131,9 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
         )
     if not chosen.needs("teacher") and given["teacher"]:
         _refuse(f"method '{method.name}' has no teacher", given["teacher"], "teacher")
+    losses = _loss_parameters(chosen, given["losses"], own.get("losses", {}))
+    replaced = {name for parameters in losses.values() for name in parameters.replaces}
+    chosen = replace(chosen, stage2=tuple(name for name in chosen.stage2 if name not in replaced))
     return chosen, MethodParameters(
         network=_validated(
             NETWORKS[method.network].parameters, given["network"], own.get("network", {}), "network"
@@ -143,7 +150,7 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
         thresholds=None
         if chosen.rule is None
         else _validated(RULES[chosen.rule].parameters, thresholds, own.get("thresholds", {}), "thresholds"),
-        losses=_loss_parameters(method, given["losses"], own.get("losses", {})),
+        losses=losses,
         teacher=_validated(TeacherParameters, given["teacher"], own.get("teacher", {}), "teacher")
         if chosen.needs("teacher")
         else None,
@@ -161,6 +168,12 @@ def resolved_settings(method: Method, chosen: Method, parameters: MethodParamete
     generators = {
         name: parameters.generators[name].model_dump(mode="json") if name in chosen.generators else False
         for name in method.generators
+    }
+    # One that was added says so also where it has no keys: an empty section would count as none.
+    generators |= {
+        name: parameters.generators[name].model_dump(mode="json") or True
+        for name in chosen.generators
+        if name not in method.generators
     }
     sections: dict[str, Any] = {
         "network": parameters.network.model_dump(mode="json"),
@@ -189,17 +202,19 @@ def _with_rule(method: Method, thresholds: Mapping[str, Any]) -> Method:
 
 
 def _with_generators(method: Method, generators: Mapping[str, Any]) -> Method:
-    """Leave out the generators that are set to false."""
+    """Leave out the generators that are set to false, and add those for any method that the configuration names."""
+    further = [name for name in GENERATORS if GENERATORS[name].for_any and name not in method.generators]
     for name, values in generators.items():
+        if name in further and (method.generators or values is False):
+            continue
         if name not in method.generators:
             has = f"those of method '{method.name}' are {', '.join(method.generators)}"
+            if further:
+                has += f", and any method with generators can have {', '.join(further)}"
             if not method.generators:
                 has = f"method '{method.name}' makes no pseudo-labels"
-            _refuse(
-                f"there is no generator '{name}'{nearest(str(name), method.generators)}; {has}",
-                generators,
-                "generators",
-            )
+            near = nearest(str(name), (*method.generators, *further) if method.generators else ())
+            _refuse(f"there is no generator '{name}'{near}; {has}", generators, "generators")
         if values is False and method.needs(f"{name} scores"):
             _refuse(
                 f"a loss of method '{method.name}' needs its scores, so it cannot be left out",
@@ -208,9 +223,18 @@ def _with_generators(method: Method, generators: Mapping[str, Any]) -> Method:
                 name,
             )
     kept = tuple(name for name in method.generators if generators.get(name) is not False)
+    kept += tuple(name for name in further if generators.get(name, False) is not False)
     if method.generators and not kept:
         _refuse("at least one generator must stay", generators, "generators")
     return replace(method, generators=kept)
+
+
+def _with_losses(method: Method, given: Mapping[str, Any]) -> Method:
+    """Add the loss terms that are for any method and that the configuration names."""
+    further = tuple(
+        name for name in given if name not in method.losses and name in LOSSES and LOSSES[name].for_any
+    )
+    return replace(method, stage1=(*method.stage1, *further), stage2=(*method.stage2, *further))
 
 
 def _loss_parameters(
@@ -219,7 +243,11 @@ def _loss_parameters(
     for name in given:
         if name not in method.losses:
             has = f"those of method '{method.name}' are {', '.join(method.losses)}"
-            _refuse(f"there is no loss '{name}'{nearest(str(name), method.losses)}; {has}", given, "losses")
+            further = [one for one in LOSSES if LOSSES[one].for_any and one not in method.losses]
+            if further:
+                has += f", and any method can have {', '.join(further)}"
+            near = nearest(str(name), (*method.losses, *further))
+            _refuse(f"there is no loss '{name}'{near}; {has}", given, "losses")
     return {
         name: _validated(
             LOSSES[name].parameters, given.get(name) or {}, defaults.get(name, {}), *("losses", name)

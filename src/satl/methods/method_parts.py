@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from satl.errors import nearest
 from satl.methods.parameters import Parameters
 
-NEEDS = ("pairs", "teacher", "noise", "mixed", "generators")
+NEEDS = ("pairs", "teacher", "noise", "mixed", "generators", "vectors", "map")
 """What a part may need of a step, beside the scores of one generator."""
 
 AnyBuild = TypeVar("AnyBuild", bound=Callable[..., Any])
@@ -25,10 +25,14 @@ class MethodPart:
     """What a user may set in the part's section."""
     needs: frozenset[str]
     """What the step must provide, of :data:`NEEDS`: ``pairs`` (the pair branch), ``teacher`` (an average of weights),
-    ``noise`` (random numbers), ``mixed`` (mixed images), ``generators`` (at least one, so stage 2); or the scores of
-    one generator (``prototype scores``)."""
+    ``noise`` (random numbers), ``mixed`` (mixed images), ``generators`` (at least one, so stage 2), ``vectors``
+    (features instead of images), ``map`` (a feature map with more than one position, so images); or the scores of one
+    generator (``prototype scores``)."""
     ramped: bool
     """Whether a loss term grows from 0 to its weight during the first epoch, as two of SST's do."""
+    for_any: bool = False
+    """Whether a configuration may add this loss term, in both stages, or this generator to a method that does not name
+    it."""
 
     @property
     def summary(self) -> str:
@@ -45,6 +49,7 @@ class Registry(dict[str, MethodPart]):
         parameters: type[Parameters] = Parameters,
         needs: Iterable[str] = (),
         ramped: bool = False,
+        for_any: bool = False,
     ) -> Callable[[AnyBuild], AnyBuild]:
         """Decorate a function of a context and the part's parameters to register it.
 
@@ -53,6 +58,7 @@ class Registry(dict[str, MethodPart]):
             parameters: the model of what a user may set for it.
             needs: what the step must provide; see :class:`MethodPart`.
             ramped: whether a loss term grows during the first epoch.
+            for_any: whether a configuration may add this loss term to any method, or this generator to any with some.
 
         Raises:
             ValueError: the name is taken, or ``needs`` has a word that no step knows.
@@ -69,7 +75,7 @@ class Registry(dict[str, MethodPart]):
         def keep(build: AnyBuild) -> AnyBuild:
             if name in self:
                 raise ValueError(f"part {name!r} is registered twice.")
-            self[name] = MethodPart(build, parameters, frozenset(wanted), ramped)
+            self[name] = MethodPart(build, parameters, frozenset(wanted), ramped, for_any)
             return build
 
         return keep

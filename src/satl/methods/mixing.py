@@ -28,6 +28,15 @@ def draw_shares(num: int, generator: torch.Generator) -> Tensor:
     return torch.cos(uniform * (math.pi / 4)).square()
 
 
+def neighbours(num: int, device: torch.device) -> Tensor:
+    """Return the index ``(num,)`` of the image that each of ``num`` images is mixed with.
+
+    >>> neighbours(5, torch.device("cpu")).tolist()
+    [1, 0, 3, 2, 4]
+    """
+    return torch.bitwise_xor(torch.arange(num, device=device), 1).clamp(max=num - 1)
+
+
 def mix(values: Tensor, shares: Tensor) -> Tensor:
     """Mix each image, or row of targets, with that of its neighbour.
 
@@ -38,8 +47,7 @@ def mix(values: Tensor, shares: Tensor) -> Tensor:
     >>> mix(torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([1.0, 0.75, 0.5])).tolist()
     [[0.0], [0.75], [5.0]]
     """
-    num = values.shape[0]
-    neighbours = torch.bitwise_xor(torch.arange(num, device=values.device), 1).clamp(max=num - 1)
+    others = neighbours(values.shape[0], values.device)
     rest = (1 - shares).to(values.dtype).reshape(-1, *[1] * (values.ndim - 1))
     # In this order the result has the memory format of the images.
-    return torch.lerp(values, values.index_select(0, neighbours), rest)
+    return torch.lerp(values, values.index_select(0, others), rest)

@@ -30,7 +30,9 @@ def _ml_gcn(context: NetworkContext, parameters: MLGCNParameters) -> nn.Module:
     return context.build(
         MLGCNNetwork,
         ("embedding_dim",),
-        lambda labels: convolution_graph(labels, parameters.adjacency_threshold, parameters.adjacency_weight),
+        lambda labels: convolution_graph(
+            labels, parameters.adjacency_threshold, parameters.adjacency_weight, encoding="signed"
+        ),
         hidden_dim=context.model.feature_dim or 1024,
         # The published network has no biases; only a start at the prior asks for them.
         bias=context.model.prior_bias,

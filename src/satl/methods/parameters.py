@@ -15,6 +15,11 @@ class Parameters(BaseModel):
         """Whether the part does nothing with these values, so that its work can be saved."""
         return False
 
+    @property
+    def replaces(self) -> tuple[str, ...]:
+        """Loss terms of stage 2 whose work this one does with these values, so that they are left out."""
+        return ()
+
 
 class TeacherParameters(Parameters):
     """The teacher: an average of past weights that sees each image without augmentation, and a linear probe."""
@@ -28,6 +33,13 @@ class TeacherParameters(Parameters):
         le=1,
         description="Weight, in the teacher's log-odds, of a linear probe of the features that training starts from; "
         "0 fits none.",
+    )
+    agreement: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Pseudo-labels of generators that are no probabilities (cross, intra) count only where the "
+        "teacher's probability is at least this.",
     )
 
 

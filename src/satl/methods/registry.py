@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from satl.errors import ConfigError, nearest
 
 # Importing them registers the parts of satl itself.
-from satl.methods import generators, loss_terms, networks, rules  # noqa: F401
+from satl.methods import generators, loss_terms, networks, rules, text_generator  # noqa: F401
 from satl.methods.method import Method, configure
 from satl.methods.method_parts import GENERATORS, LOSSES, NETWORKS, RULES
 
@@ -22,7 +22,11 @@ def register_method(method: Method) -> Method:
     """
     if method.name in METHODS:
         raise ValueError(f"method {method.name!r} is registered twice.")
-    _check(method)
+    for variant in (method, method.on_features):
+        if variant is not None:
+            _check(variant)
+    if method.on_features is not None and method.on_features.name != method.name:
+        raise ValueError(f"method {method.name!r}: on_features is called {method.on_features.name!r}.")
     METHODS[method.name] = method
     return method
 

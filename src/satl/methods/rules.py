@@ -18,6 +18,7 @@ from satl.thresholds import (
     PrecisionThreshold,
     ProportionThreshold,
     SemanticAwareThreshold,
+    ShrunkenThreshold,
     ThresholdRule,
 )
 
@@ -25,9 +26,16 @@ from satl.thresholds import (
 class LinearParameters(Parameters):
     """One threshold for all classes, lowered by a step each epoch (SST)."""
 
-    start: float = Field(0.95, ge=0, le=1, description="Threshold of the first stage-2 epoch.")
-    step: float = Field(0.025, ge=0, description="How much lower each further epoch is.")
+    start: float = Field(0.95, ge=0, le=1, description="Threshold at the beginning of stage 2.")
+    step: float = Field(0.025, ge=0, description="How much lower each further epoch, or update, is.")
     end: float = Field(0.75, ge=0, le=1, validate_default=True, description="The lowest threshold.")
+
+    update_every: int | None = Field(
+        None,
+        ge=1,
+        description="About so many training steps between updates, spread evenly, for trainings of few epochs; by "
+        "default once an epoch.",
+    )
 
     @field_validator("end")
     @classmethod
@@ -120,6 +128,21 @@ class PrecisionParameters(HistogramParameters):
     rate: float = Field(1.0, ge=0, le=1, description="Share of the way to the wanted threshold per update.")
 
 
+class ShrunkenParameters(PrecisionParameters):
+    """The lowest threshold that is precise enough, where rare classes lean on all classes together."""
+
+    strength: float = Field(
+        30.0, ge=0, description="How many known cells the precision of all classes together counts for."
+    )
+    floor: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="The lowest threshold of a class for scores that are probabilities (generators teacher and "
+        "probability).",
+    )
+
+
 class LargeLossRuleParameters(Parameters):
     """The unknown cells of a batch with the largest scores, a larger share each epoch (large loss)."""
 
@@ -148,7 +171,11 @@ def default_rate(proportion: float) -> float:
 def _linear(context: PartContext, parameters: LinearParameters) -> ThresholdRule:
     """One threshold for all classes, lowered by a step each epoch (SST)."""
     return LinearDecayThreshold(
-        context.num_classes, start=parameters.start, step=parameters.step, end=parameters.end
+        context.num_classes,
+        start=parameters.start,
+        step=parameters.step,
+        end=parameters.end,
+        update_every=parameters.update_every,
     )
 
 
@@ -200,6 +227,20 @@ def _precision(context: PartContext, parameters: PrecisionParameters) -> Thresho
     return PrecisionThreshold(
         context.num_classes,
         parameters.least_precision,
+        parameters.rate,
+        parameters.bins,
+        parameters.min_count,
+    )
+
+
+@RULES.register("shrunk", ShrunkenParameters)
+def _shrunk(context: PartContext, parameters: ShrunkenParameters) -> ThresholdRule:
+    """The lowest threshold that is precise enough, where rare classes lean on all classes together."""
+    return ShrunkenThreshold(
+        context.num_classes,
+        parameters.least_precision,
+        parameters.strength,
+        parameters.floor if context.probability else 0.0,
         parameters.rate,
         parameters.bins,
         parameters.min_count,

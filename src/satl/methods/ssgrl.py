@@ -22,7 +22,7 @@ class SSGRLParameters(Parameters):
     )
 
 
-@NETWORKS.register("ssgrl", SSGRLParameters)
+@NETWORKS.register("ssgrl", SSGRLParameters, needs=["map"])
 def _ssgrl(context: NetworkContext, parameters: SSGRLParameters) -> nn.Module:
     sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps")
     return context.build(SSGRLNetwork, sizes, tie_gates=parameters.tie_gates)

@@ -16,7 +16,7 @@ class StepInputs(NamedTuple):
     """Everything a step reads. Tensors are on the device and of the same shape in every step of a kind."""
 
     pixels: Tensor
-    """``(B, 3, H, W)`` augmented and normalised."""
+    """``(B, 3, H, W)`` augmented and normalised; ``(B, D)`` where features come in."""
     labels: Tensor
     """``(B, C)`` with +1, -1, 0."""
     indices: Tensor
@@ -71,6 +71,8 @@ class StepContext:
     """``(B, C)`` labels with pseudo-labels, by generator, in stage 2."""
     rules: dict[str, ThresholdRule] = field(default_factory=dict)
     """By generator."""
+    positive_share: float = 0.0
+    """Of the known cells of the training table, the share that is positive."""
 
     @property
     def labels(self) -> Tensor:

@@ -1,11 +1,12 @@
 """Any timm model as a feature map, with a choice of the stages that are trained.
 
 The published setting trains only the last stage of a ResNet: every other stage keeps its weights *and* its
-BatchNorm statistics. :class:`Backbone` does this for any model of timm that can return feature maps.
+BatchNorm statistics. :class:`Backbone` does this for any model of timm whose features are a map or tokens of patches.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
@@ -13,35 +14,41 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from satl.errors import ConfigError, first_of, nearest
+from satl.errors import ConfigError, first_line, nearest
 from satl.models.frozen_stages import FrozenStages, foldable_stages
+from satl.models.timm_models import create_timm_model, ends_with_last_stage, model_facts
+from satl.models.weight_files import load_weights
 
-_SHOWN_KEYS = 6
+TrainStages = Literal["all", "last"] | Sequence[str | int]
 
 
 class Backbone(nn.Module):
-    """Map images to the last feature map of a timm model, average-pooled.
+    """Map images to the features of a timm model as a map, average-pooled.
 
-    ``forward``: images (B, 3, H, W) -> feature map (B, ``channels``, h, w).
+    ``forward``: images (B, 3, H, W) -> feature map (B, ``channels``, h, w). The map is what timm's
+    ``forward_features`` gives; tokens of patches are put back into their places, class and register tokens left out.
 
     Args:
         name: a timm model name, such as ``resnet101``.
         pretrained: let timm fetch its published weights.
-        weights: a local ``.safetensors`` or ``.pth`` file with torchvision or timm key names; the keys of the
-            classifier are ignored, every other key must fit.
+        weights: a local ``.safetensors`` or ``.pth`` file that timm's loader takes (:mod:`satl.models.weight_files`);
+            the keys of the classifier are ignored, every other key must fit.
         kwargs: further arguments of the timm model (``img_size``, ``layers``, ...).
         pool: window and stride of the average pool over the last map; 1 leaves the map alone. A window that
             reaches over the border averages the part inside, so that no pixel is dropped and any size works.
-        train_stages: ``"all"``, or the stages to train, by name (``"layer4"``, ``"stages.3"``, or a common
-            prefix such as ``"stages"``) or by index (``-1`` is the last). All others are frozen: no gradient,
-            always in eval mode. Frozen stages before the first trained one store nothing for the backward
-            pass, because none of their inputs requires a gradient.
+        train_stages: ``"all"``, ``"last"`` (the last stage and the layers behind it), or the stages to train, by name
+            (``"layer4"``, ``"stages.3"``, or a common prefix such as ``"stages"``) or by index (``-1`` is the last
+            stage alone). All others are frozen: no gradient, always in eval mode. Frozen stages before the first
+            trained one store nothing for the backward pass, because none of their inputs requires a gradient.
         freeze_statistics: let BatchNorm of trained stages, too, normalise with the statistics that it was loaded
             with; only its weights are trained.
         stride_in_1x1: ResNets of the first version halve the map in the first 1x1 convolution of layer2-4,
             not in the 3x3 one; needed for weights trained that way.
+        final_layers: apply what a model has behind its last stage, such as the norm of a ViT or the last
+            convolution of an EfficientNet; False as in runs of earlier versions.
 
     >>> tiny = {"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)}
     >>> backbone = Backbone("resnet18", kwargs=tiny, train_stages=["layer4"])
@@ -58,9 +65,10 @@ class Backbone(nn.Module):
         weights: str | Path | None = None,
         kwargs: Mapping[str, Any] | None = None,
         pool: int = 2,
-        train_stages: Literal["all"] | Sequence[str | int] = "all",
+        train_stages: TrainStages = "all",
         stride_in_1x1: bool = False,
         freeze_statistics: bool = False,
+        final_layers: bool = True,
     ) -> None:
         super().__init__()
         if pool < 1:
@@ -71,26 +79,44 @@ class Backbone(nn.Module):
             )
         settings = dict(kwargs or {})
         self.name = name
-        network = _create(name, settings, pretrained=pretrained, features_only=True, out_indices=(-1,))
-        self.channels: int = int(network.feature_info.channels()[-1])
-        self._channels_last_output = str(getattr(network, "output_fmt", "NCHW")).upper().endswith("NHWC")
+        self.pool: nn.Module = nn.AvgPool2d(pool, pool, ceil_mode=True) if pool > 1 else nn.Identity()
+        self.trunk: FrozenStages | None = None
+        self._stops_at_last_stage = not final_layers or ends_with_last_stage(name)
+        whole_model: set[str] | None = None
+        if self._stops_at_last_stage:
+            network = create_timm_model(
+                name, settings, pretrained=pretrained, features_only=True, out_indices=(-1,)
+            )
+        else:
+            _require_free(settings, ("features_only", "out_indices"))
+            network = create_timm_model(name, settings, pretrained=pretrained)
+            whole_model = set(network.state_dict())
         self.network = network
-        self.stages, self._units = _find_units(self._body, network.feature_info)
+        self._channels_last_output = str(getattr(network, "output_fmt", "NCHW")).upper().endswith("NHWC")
+        self.channels: int = (
+            int(network.feature_info.channels()[-1])
+            if self._stops_at_last_stage
+            else self._keep_what_features_need(settings)
+        )
+        self.stages, self._units = _find_units(self._body, getattr(network, "feature_info", None))
         if stride_in_1x1:
             _move_stride_to_1x1(self._body, name)
         if weights is not None:
-            _load_weights(self._body, name, settings, Path(weights))
-        self.pool: nn.Module = nn.AvgPool2d(pool, pool, ceil_mode=True) if pool > 1 else nn.Identity()
+            load_weights(
+                self._body,
+                name,
+                Path(weights),
+                lambda: whole_model or set(create_timm_model(name, settings).state_dict()),
+            )
         self._trained_units = self._select(train_stages)
         self.freeze_statistics = freeze_statistics
         self._freeze()
-        self.trunk: FrozenStages | None = None
         self.register_load_state_dict_post_hook(_fold_again)
 
     @property
     def _body(self) -> nn.Module:
-        # timm wraps models without a pyramid (ViT): their parts live one level down, in `model`.
-        inner = getattr(self.network, "model", None)
+        # timm wraps the stages of models without a pyramid (ViT): their parts live one level down, in `model`.
+        inner = getattr(self.network, "model", None) if self._stops_at_last_stage else None
         return inner if isinstance(inner, nn.Module) else self.network
 
     @property
@@ -100,11 +126,25 @@ class Backbone(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W) -> feature map (B, channels, h, w)."""
-        feature_map = self._feature_map(images)
-        if self._channels_last_output:
-            feature_map = feature_map.permute(0, 3, 1, 2)
-        pooled: Tensor = self.pool(feature_map)
+        pooled: Tensor = self.pool(self._as_map(self._features(images)))
         return pooled
+
+    def require_size(self, size: int) -> None:
+        """Raise ConfigError if the model cannot take images of this side."""
+        try:
+            self._dry_run(size)
+        except _Refused as refused:
+            step = _patch_size(self.network)
+            multiple = max(step, round(size / step) * step)
+            raise ConfigError(
+                f"images of {size} x {size} pixels cannot go through {self.name} ({refused})",
+                where="images.size",
+                remedy=f"set it to a multiple of {step}, such as {multiple}"
+                if size % step
+                else "choose another size",
+            ) from None
+        finally:
+            self.train(self.training)
 
     def fold_frozen(self) -> bool:
         """Let the frozen first stages of a ResNet run with folded weights wherever autocast computes in bfloat16.
@@ -117,7 +157,11 @@ class Backbone(nn.Module):
             self.trunk = FrozenStages(self.network, names, torch.bfloat16)
         return bool(names)
 
-    def _feature_map(self, images: Tensor) -> Tensor:
+    def _features(self, images: Tensor) -> Tensor:
+        """Return the features as the model gives them: a map, or tokens (B, L, C)."""
+        if not self._stops_at_last_stage:
+            final: Tensor = self.network.forward_features(images)
+            return final
         trunk, kind = self.trunk, images.device.type
         if (
             trunk is None
@@ -132,6 +176,80 @@ class Backbone(nn.Module):
             if name not in trunk.names:
                 features = part(features)
         return features
+
+    def _as_map(self, features: Tensor) -> Tensor:
+        """Return features as a map (B, C, h, w)."""
+        if features.ndim == 3:
+            patches = features[:, self.prefix_tokens :].transpose(1, 2)
+            side = math.isqrt(patches.shape[2])
+            return patches.unflatten(2, (side, -1))
+        return features.permute(0, 3, 1, 2) if self._channels_last_output else features
+
+    @property
+    def has_class_token(self) -> bool:
+        """Whether the first token stands for the whole image."""
+        token = getattr(self.network, "cls_token", None)
+        return not self._stops_at_last_stage and isinstance(token, nn.Parameter)
+
+    def class_token(self, images: Tensor) -> Tensor:
+        """Images (B, 3, H, W) -> the class token of each, (B, channels)."""
+        return self._features(images)[:, 0]
+
+    @property
+    def prefix_tokens(self) -> int:
+        """Class and register tokens in front of the tokens of patches."""
+        has_class_token = isinstance(getattr(self.network, "cls_token", None), nn.Parameter)
+        return int(getattr(self.network, "num_prefix_tokens", has_class_token))
+
+    def _keep_what_features_need(self, settings: Mapping[str, Any]) -> int:
+        """Take the classifier and what belongs to it out of the model; return the channels of its features."""
+        called: set[str] = set()
+        hooks = [
+            part.register_forward_pre_hook(lambda *_, name=name: called.add(name))
+            for name, child in self.network.named_children()
+            for part in child.modules()
+        ]
+        size = settings.get("img_size") or model_facts(self.name, settings).trained_size
+        try:
+            channels = self._dry_run(size if isinstance(size, int) else int(size[0]))
+        except _Refused as refused:
+            other = "size or backbone" if "img_size" in settings else "backbone"
+            raise ConfigError(
+                f"timm's {self.name} gives no features that make a map ({refused}): choose another {other}."
+            ) from None
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for name, child in list(self.network.named_children()):
+            # What has no weights stays: it may be used other than by a call, as rotary embeddings are.
+            if name not in called and next(child.parameters(), None) is not None:
+                setattr(self.network, name, nn.Identity())
+        return channels
+
+    def _dry_run(self, size: int) -> int:
+        """Send the shapes of two images through the model, and no numbers; return the channels of the map.
+
+        The model is left in eval mode.
+        """
+        self.network.eval()
+        weights = dict(self.network.named_parameters()) | dict(self.network.named_buffers())
+        shapes = {f"network.{name}": value.to("meta") for name, value in weights.items()}
+        try:
+            with torch.no_grad():
+                try:
+                    images = torch.zeros(2, 3, size, size, device="meta")
+                    result: Tensor = functional_call(self, shapes, (images,))
+                except (
+                    Exception
+                ):  # the size does not fit; or there is a tensor that is no weight, so run it truly
+                    images = torch.zeros(2, 3, size, size, device=next(iter(weights.values())).device)
+                    result = self(images)
+            _, channels, rows, columns = result.shape
+        except Exception as error:  # models say in errors of every kind what they cannot take
+            raise _Refused(first_line(error) or type(error).__name__) from None
+        if rows != columns:
+            raise _Refused(f"their map has {rows} x {columns} places for a square image")
+        return int(channels)
 
     def save_weights(self, path: str | Path) -> None:
         """Write the weights to a ``.safetensors`` file that ``weights`` of the same model can name."""
@@ -154,11 +272,13 @@ class Backbone(nn.Module):
                     layer.eval()
         return self
 
-    def _select(self, train_stages: Literal["all"] | Sequence[str | int]) -> frozenset[str]:
+    def _select(self, train_stages: TrainStages) -> frozenset[str]:
         if isinstance(train_stages, str):
+            if train_stages == "last":
+                return frozenset(_last_stage(self._body, self.stages, self._units))
             if train_stages != "all":
                 raise ConfigError(
-                    f"train_stages is '{train_stages}', but must be 'all' or a list of stages of "
+                    f"train_stages is '{train_stages}', but must be 'all', 'last' or a list of stages of "
                     f"{self.name}: {', '.join(self._units.values())}."
                 )
             return frozenset(self._units)
@@ -195,44 +315,18 @@ class Backbone(nn.Module):
         self.train(self.training)
 
 
+class _Refused(Exception):
+    """Why a model cannot take images of a size."""
+
+
 def _fold_again(backbone: nn.Module, _: object) -> None:
     # Called with the module that was loaded, so a copy of a backbone folds its own weights.
     if isinstance(backbone, Backbone) and backbone.trunk is not None:
         backbone.trunk.fold(backbone.network)
 
 
-def _create(name: str, settings: Mapping[str, Any], **fixed: Any) -> Any:
-    import timm
-
-    import satl.models.tiny_network  # noqa: F401  (registers satl_tiny with timm)
-
-    architecture = name.partition(".")[0]
-    if not timm.is_model(architecture) and ":" not in name:
-        raise ConfigError(
-            f"backbone name '{name}' is unknown to timm{nearest(architecture, timm.list_models())}: "
-            "run `python -c 'import timm; print(timm.list_models())'` for the list."
-        )
-    clash = sorted(set(settings) & set(fixed))
-    if clash:
-        raise ConfigError(f"backbone kwargs must not hold {', '.join(clash)}: satl sets them itself.")
-    try:
-        return timm.create_model(name, **fixed, **settings)
-    except (TypeError, RuntimeError, ValueError, AssertionError, AttributeError) as error:
-        raise ConfigError(
-            f"timm cannot build backbone '{name}' with kwargs {dict(settings)}: {error}."
-        ) from error
-    except Exception as error:
-        # The download passes through several libraries, each with errors of its own.
-        if not fixed.get("pretrained"):
-            raise
-        raise ConfigError(
-            f"the pretrained weights of backbone '{name}' cannot be fetched ({type(error).__name__}): connect to the "
-            "internet, or set model.pretrained to false and model.weights to a file that holds them."
-        ) from error
-
-
 def _matches(wanted: str, unit: str, shown: str) -> bool:
-    return wanted in (unit, shown) or unit.startswith((f"{wanted}.", f"{wanted}_"))
+    return wanted in (unit, shown, unit.replace(".", "_")) or unit.startswith((f"{wanted}.", f"{wanted}_"))
 
 
 def _find_units(body: nn.Module, feature_info: Any) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -242,12 +336,17 @@ def _find_units(body: nn.Module, feature_info: Any) -> tuple[tuple[str, ...], di
     of every part with parameters: attribute path -> name as timm's ``feature_info`` writes it (timm flattens
     ``stages.3`` to the attribute ``stages_3`` in some models).
     """
-    modules = [str(info["module"]) for info in feature_info.info]
+    modules = [str(info["module"]) for info in getattr(feature_info, "info", feature_info) or ()]
     flattened = {name.replace(".", "_"): name for name in modules}
-    containers = {name.rsplit(".", 1)[0] for name in modules if "." in name}
+    children = dict(body.named_children())
+    containers = {name.rsplit(".", 1)[0] for name in modules if "." in name} & set(children)
+    if not containers and not {*modules, *flattened} & set(
+        children
+    ):  # it does not say, or calls them otherwise
+        containers = {name for name, child in children.items() if isinstance(child, nn.ModuleList)}
     units: dict[str, str] = {}
     stages: list[str] = []
-    for child, module in body.named_children():
+    for child, module in children.items():
         inside = [(f"{child}.{name}", part) for name, part in module.named_children()]
         parts = inside if child in containers else [(child, module)]
         for path, part in parts:
@@ -261,6 +360,26 @@ def _find_units(body: nn.Module, feature_info: Any) -> tuple[tuple[str, ...], di
         if parameter is not None:
             units[path] = path
     return tuple(stages), units
+
+
+def _last_stage(body: nn.Module, stages: Sequence[str], units: Mapping[str, str]) -> list[str]:
+    """Return the last stage that has more than norms, and the layers behind it."""
+    parts = {unit: part for unit in units if isinstance(part := attrgetter(unit)(body), nn.Module)}
+    order = list(parts)
+    weighty = [unit for unit in order if any(weight.ndim > 1 for weight in parts[unit].parameters())]
+    last = [unit for unit in weighty if units[unit] in stages] or weighty
+    return order[order.index(last[-1]) :] if last else order[-1:]
+
+
+def _patch_size(network: nn.Module) -> int:
+    size = getattr(getattr(network, "patch_embed", None), "patch_size", 1)
+    return int(size[0] if isinstance(size, Sequence) else size)
+
+
+def _require_free(settings: Mapping[str, Any], names: Sequence[str]) -> None:
+    clash = [name for name in names if name in settings]
+    if clash:
+        raise ConfigError(f"backbone kwargs must not hold {', '.join(clash)}: satl sets them itself.")
 
 
 def _move_stride_to_1x1(body: nn.Module, name: str) -> None:
@@ -277,65 +396,3 @@ def _move_stride_to_1x1(body: nn.Module, name: str) -> None:
                 f"stride_in_1x1 needs a ResNet with bottleneck blocks, and {name} is not one: set it to false."
             )
         first.stride, second.stride = (2, 2), (1, 1)
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise ConfigError(f"backbone weights {path} do not exist: correct the path or remove `weights`.")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            return dict(load_file(path))
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        raise ConfigError(
-            f"backbone weights {path} cannot be read as .safetensors or .pth ({type(error).__name__}): "
-            "give a file that holds tensors only."
-        ) from error
-    for wrapper in ("state_dict", "model", "model_state_dict"):
-        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
-            loaded = loaded[wrapper]
-            break
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise ConfigError(
-            f"backbone weights {path} hold no dictionary of tensors: save `model.state_dict()`."
-        )
-    return {key.removeprefix("module."): value for key, value in loaded.items()}
-
-
-def _load_weights(body: nn.Module, name: str, settings: Mapping[str, Any], path: Path) -> None:
-    stored = {key: value for key, value in _read_weights(path).items() if not key.startswith("fc.")}
-    current = body.state_dict()
-    source_of: dict[str, str] = {}
-    for key in current:
-        child, _, rest = key.partition(".")
-        spellings = [key]
-        spellings += [
-            f"{child[:at]}.{child[at + 1 :]}.{rest}" for at, letter in enumerate(child) if letter == "_"
-        ]
-        found = next((spelling for spelling in spellings if spelling in stored), None)
-        if found is not None:
-            source_of[key] = found
-    missing = [key for key in current if key not in source_of and not key.endswith("num_batches_tracked")]
-    surplus = sorted(set(stored) - set(source_of.values()))
-    if surplus:
-        # The file may hold the parts behind the last feature map, which the feature extractor has not.
-        whole_model = set(_create(name, settings).state_dict())
-        surplus = [key for key in surplus if key not in whole_model]
-    wrong_shape = [
-        f"{key} {tuple(stored[source].shape)} instead of {tuple(current[key].shape)}"
-        for key, source in source_of.items()
-        if stored[source].shape != current[key].shape
-    ]
-    kinds = (("missing:", missing), ("not in the model:", surplus), ("shape:", wrong_shape))
-    problems = [f"{kind} {first_of(keys, _SHOWN_KEYS)}" for kind, keys in kinds if keys]
-    if problems:
-        raise ConfigError(
-            f"backbone weights {path} do not fit {name} ({'; '.join(problems)}): choose the model they were "
-            "trained with."
-        )
-    # copy_ converts weights stored in half precision to the model's own precision.
-    with torch.no_grad():
-        for key, source in source_of.items():
-            current[key].copy_(stored[source])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from satl.errors import ConfigError
+from satl.errors import ConfigError, TableError
+from satl.labels.io.arrays import BROKEN, ArrayFile, map_array_file
 
 # Class names of PASCAL VOC that are two words written as one.
 _COMPOUNDS = {"diningtable": "dining table", "pottedplant": "potted plant", "tvmonitor": "tv monitor"}
@@ -101,16 +101,21 @@ def _random_vector(name: str, dim: int, seed: int) -> NDArray[np.float64]:
 
 def _read_rows(path: Path, count: int) -> NDArray[np.float32]:
     try:
-        table = np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
-    except (ValueError, OSError, EOFError) as error:
+        # Mapped, so that no memory is taken for what a header claims and the file does not hold.
+        mapped = map_array_file(path)
+    except BROKEN:
+        mapped = np.empty(0, dtype=np.str_)
+    if mapped.dtype.kind not in "fiub":
         raise ConfigError(
             f"word vectors {path} are not an .npy file of numbers: write it with np.save(path, vectors)."
-        ) from error
-    if table.ndim != 2 or len(table) != count:
+        )
+    if mapped.ndim != 2 or len(mapped) != count:
         raise ConfigError(
-            f"word vectors {path} have the shape {table.shape}, but there are {count} classes: give one row per "
+            f"word vectors {path} have the shape {mapped.shape}, but there are {count} classes: give one row per "
             "class, in the order of the classes, or an .npz file with names."
         )
+    with np.errstate(over="ignore"):
+        table = np.asarray(mapped, dtype=np.float64)
     broken = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if len(broken):
         raise ConfigError(f"word vectors {path}, row {broken[0] + 1} have a NaN or infinite number.")
@@ -119,9 +124,9 @@ def _read_rows(path: Path, count: int) -> NDArray[np.float32]:
 
 def _read_archive(path: Path, needed: set[str]) -> Mapping[str, NDArray[np.float64]]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            names, table = archive["names"], np.asarray(archive["vectors"], dtype=np.float64)
-    except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        with ArrayFile(path) as archive:
+            names, table = archive.read("names"), np.asarray(archive.read("vectors"), dtype=np.float64)
+    except (KeyError, TableError, *BROKEN) as error:
         raise ConfigError(
             f"word vectors {path} are not an .npz file with 'names' (M,) and numeric 'vectors' (M, E): "
             "write it with np.savez(path, names=..., vectors=...)."

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from satl.checks.tensor_checks import as_signed
 from satl.errors import ArrayError
 from satl.models.kernels import attention, pairs
 from satl.models.kernels.precision import full_precision, no_autocast
@@ -109,16 +110,19 @@ def symmetric_pairs(pair_values: Tensor, num_classes: int, diagonal: float = 1.0
     return upper + upper.transpose(1, 2) + constant
 
 
-def cooccurrence_counts(labels: Tensor | NDArray[np.int8]) -> Tensor:
+def cooccurrence_counts(labels: Tensor | NDArray[np.generic], *, encoding: str | None = None) -> Tensor:
     """In how many images two classes are known to be present together: (C, C) float64.
 
     Args:
         labels: (N, C) with +1 present, -1 absent, 0 unknown.
+        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+            named.
 
     >>> cooccurrence_counts(np.array([[1, 1, 0], [1, -1, 0]], dtype=np.int8)).tolist()
     [[2.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    table = torch.as_tensor(labels) if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
+    given = labels if isinstance(labels, Tensor) else torch.from_numpy(np.array(labels))
+    table = as_signed(given, encoding)
     counts = torch.zeros(table.shape[1], table.shape[1], dtype=torch.float64, device=table.device)
     for rows in table.split(_CHUNK_ROWS):
         positive = (rows == 1).float()
@@ -126,11 +130,12 @@ def cooccurrence_counts(labels: Tensor | NDArray[np.int8]) -> Tensor:
     return counts
 
 
-def cooccurrence_graph(labels: Tensor | NDArray[np.int8]) -> Tensor:
+def cooccurrence_graph(labels: Tensor | NDArray[np.generic], *, encoding: str | None = None) -> Tensor:
     """Row-normalised co-occurrence of known positives: A[i, j] = P(j present | i present).
 
     Args:
         labels: (N, C) with +1 present, -1 absent, 0 unknown.
+        encoding: as in :func:`cooccurrence_counts`.
 
     Returns:
         (C, C) float32 with a unit diagonal; a class without a known positive is connected to itself only.
@@ -138,6 +143,6 @@ def cooccurrence_graph(labels: Tensor | NDArray[np.int8]) -> Tensor:
     >>> cooccurrence_graph(np.array([[1, 1, 0], [1, -1, 0]], dtype=np.int8)).tolist()
     [[1.0, 0.5, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
-    counts = cooccurrence_counts(labels)
+    counts = cooccurrence_counts(labels, encoding=encoding)
     graph = counts / counts.diagonal().clamp(min=1)[:, None]
     return graph.fill_diagonal_(1.0).float()

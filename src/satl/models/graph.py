@@ -65,7 +65,11 @@ def _joined(layers: tuple[nn.Linear, ...]) -> tuple[Tensor, Tensor]:
 
 
 def convolution_graph(
-    labels: Tensor | NDArray[np.int8], threshold: float = 0.4, weight: float = 0.25
+    labels: Tensor | NDArray[np.generic],
+    threshold: float = 0.4,
+    weight: float = 0.25,
+    *,
+    encoding: str | None = None,
 ) -> Tensor:
     """Normalised graph of ML-GCN: which class an image with another class is likely to show, as a matrix (C, C).
 
@@ -76,6 +80,8 @@ def convolution_graph(
         labels: (N, C) with +1 present, -1 absent, 0 unknown.
         threshold: the conditional frequency from which a class is a neighbour.
         weight: what the neighbours of a class weigh together.
+        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+            named.
 
     Returns:
         (C, C) float32; a class without a known positive is connected to itself only.
@@ -83,7 +89,7 @@ def convolution_graph(
     >>> convolution_graph(np.array([[1, 1, 0], [1, -1, 0], [1, -1, 0]], dtype=np.int8)).tolist()
     [[1.0, 0.22..., 0.0], [0.0, 0.80..., 0.0], [0.0, 0.0, 1.0]]
     """
-    counts = cooccurrence_counts(labels)
+    counts = cooccurrence_counts(labels, encoding=encoding)
     # Double precision: two of five images are exactly the threshold 0.4.
     conditional = (counts / counts.diagonal().clamp(min=1)[:, None]).fill_diagonal_(0.0)
     linked = (conditional >= threshold).double()

@@ -7,7 +7,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from satl.models.class_prompts import PREFIX, TextSource, is_tower, problem_of_prompts
 from satl.sections import Effect, Section
+
+TEXT_KEYS = {"text_weights": "model.text_weights"}
+"""Arguments of :class:`~satl.models.class_prompts.TextSource` and the keys of a configuration that set them."""
+
+
+LARGEST_DIM = 65_536
+"""Largest size of a vector within the network: matrices of two such sizes take 17 GB."""
 
 
 class ModelConfig(Section):
@@ -15,36 +23,47 @@ class ModelConfig(Section):
 
     backbone: str = Field("resnet101", description="Any timm model.")
     backbone_kwargs: dict[str, Any] = Field(default_factory=dict, description="Arguments for timm.")
-    pretrained: Annotated[bool, Effect.START] = Field(True, description="ImageNet weights through timm.")
+    pretrained: Annotated[bool, Effect.START] = Field(True, description="Published weights through timm.")
     weights: Annotated[Path | None, Effect.START] = Field(
-        None, description="A weight file instead (.safetensors or .pth)."
+        None, description="A weight file instead (.safetensors or .pth), such as timm can load."
     )
     stride_in_1x1: bool = Field(False, description="The weight file is of a version 1 ResNet.")
-    train_stages: Literal["all"] | tuple[str | int, ...] = Field(
-        ("layer4",), description="Stages of the backbone that are trained; the others stay frozen."
+    train_stages: Literal["all", "last"] | tuple[str | int, ...] = Field(
+        "last",
+        description="Stages of the backbone that are trained; the others stay frozen. last is the last stage and "
+        "what is behind it.",
+    )
+    final_layers: bool | None = Field(
+        None,
+        description="Use what the backbone has behind its last stage, such as the norm of a ViT; by default wherever "
+        "there is something.",
     )
     freeze_statistics: bool = Field(
         False,
         description="Keep the BatchNorm statistics of the pretrained weights in trained stages, too.",
     )
-    pool: int = Field(2, ge=1, description="Average pooling of the last feature map.")
+    pool: int = Field(2, ge=1, le=LARGEST_DIM, description="Average pooling of the last feature map.")
     feature_dim: int | None = Field(
         None,
         ge=1,
+        le=LARGEST_DIM,
         description="Size of a class feature (in ml-gcn, of its hidden layer); by default 1024, or all channels "
         "of the backbone for ssgrl.",
     )
     attention_dim: int | None = Field(
-        None, ge=1, description="Size within the semantic attention; by default 512, or 1024 for ssgrl."
+        None,
+        ge=1,
+        le=LARGEST_DIM,
+        description="Size within the semantic attention; by default 512, or 1024 for ssgrl.",
     )
-    pair_dim: int = Field(512, ge=1, description="Size of class features in the pair branch.")
-    pair_hidden: int = Field(1024, ge=1, description="Hidden units of the pair branch.")
+    pair_dim: int = Field(512, ge=1, le=LARGEST_DIM, description="Size of class features in the pair branch.")
+    pair_hidden: int = Field(1024, ge=1, le=LARGEST_DIM, description="Hidden units of the pair branch.")
     pair_head: Literal["full", "factorised"] = Field(
         "full",
         description="full has a vector for each pair of classes, as published; factorised two for each class, for "
         "hundreds of classes and more.",
     )
-    steps: int = Field(3, ge=0, description="Steps of the gated graph network.")
+    steps: int = Field(3, ge=0, le=1000, description="Steps of the gated graph network.")
     word_vectors: Annotated[Path | None, Effect.START] = Field(
         None, description="GloVe text, npz or npy; learned if not given."
     )
@@ -53,11 +72,20 @@ class ModelConfig(Section):
     )
     text_model: Annotated[str | None, Effect.START] = Field(
         None,
-        description="Name or folder of a sentence-transformers model that makes the vectors of the class names "
-        "instead; needs the extra `text`.",
+        description="Makes the vectors of the class names instead: name or folder of a sentence-transformers model "
+        "(extra `text`), or a tower open_clip:NAME, open_clip:./FOLDER or, fetched, open_clip:NAME/TAG (extra "
+        "`clip`).",
+    )
+    text_weights: Annotated[Path | None, Effect.START] = Field(
+        None, description="Weight file of a tower open_clip:NAME."
+    )
+    text_prompts: Annotated[tuple[str, ...] | None, Effect.START] = Field(
+        None,
+        description="Prompts with {} in the place of the class name, averaged; by default `a photo of a {}.` for a "
+        "tower, and the name alone for a model of sentences.",
     )
     embedding_dim: int = Field(
-        300, ge=1, description="Size of class embeddings, learned or from word vectors."
+        300, ge=1, le=LARGEST_DIM, description="Size of class embeddings, learned or from word vectors."
     )
     prior_bias: bool = Field(
         False,
@@ -77,3 +105,36 @@ class ModelConfig(Section):
         if value is not None and info.data.get("word_vectors") is not None:
             raise ValueError("word_vectors are given as well; remove one of the two")
         return value
+
+    @field_validator("text_weights")
+    @classmethod
+    def _weights_of_a_tower(cls, value: Path | None, info: ValidationInfo) -> Path | None:
+        if value is not None and not is_tower(info.data.get("text_model") or ""):
+            raise ValueError(f"belongs to a text_model such as {PREFIX}ViT-B-32, so leave it out")
+        return value
+
+    @field_validator("text_prompts", mode="before")
+    @classmethod
+    def _one_prompt_or_several(cls, prompts: Any) -> Any:
+        return (prompts,) if isinstance(prompts, str) else prompts
+
+    @field_validator("text_prompts")
+    @classmethod
+    def _prompts_have_a_place(
+        cls, value: tuple[str, ...] | None, info: ValidationInfo
+    ) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        if info.data.get("text_model") is None:
+            raise ValueError("there is no text_model that reads them, so leave it out")
+        problem = problem_of_prompts(value)
+        if problem is not None:
+            raise ValueError(problem)
+        return value
+
+    @property
+    def text_source(self) -> TextSource | None:
+        """Where vectors of class names come from, if a text model makes them."""
+        if self.text_model is None:
+            return None
+        return TextSource(self.text_model, self.text_weights, self.text_prompts)

@@ -1,22 +1,20 @@
-"""Vectors of the class names from a model of sentences, for users of the extra ``text``."""
+"""Vectors of texts from a model of sentences, for users of the extra ``text``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from satl.errors import ConfigError
-from satl.models.embeddings import VECTOR_NORM
 
 
-def embed_class_names(model: str, classes: Sequence[str]) -> NDArray[np.float32]:
-    """One vector per class name, (C, E) float32, with a mean norm of 6, as GloVe vectors have.
+def sentence_encoder(model: str) -> Callable[[Sequence[str]], NDArray[np.float64]]:
+    """Return a function that gives the vectors (T, E) of texts.
 
     Args:
         model: name or folder of a sentence-transformers model.
-        classes: the class names; an underscore is read as a space.
     """
     try:
         from sentence_transformers import SentenceTransformer
@@ -31,12 +29,6 @@ def embed_class_names(model: str, classes: Sequence[str]) -> NDArray[np.float32]
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
             f"model.text_model: '{model}' cannot be loaded ({reason}); give the name or the folder of a "
-            "sentence-transformers model."
+            "sentence-transformers model, or a tower such as open_clip:ViT-B-32."
         ) from error
-    names = [name.replace("_", " ") for name in classes]
-    vectors = np.asarray(encoder.encode(names, show_progress_bar=False), dtype=np.float64)
-    norm = np.linalg.norm(vectors, axis=1).mean()
-    if not np.isfinite(norm) or norm == 0:
-        raise ConfigError(f"model.text_model: '{model}' gives no usable vectors; choose another model.")
-    # Often they have the norm 1, which the attention would hardly tell apart.
-    return (vectors * (VECTOR_NORM / norm)).astype(np.float32)
+    return lambda texts: np.asarray(encoder.encode(list(texts), show_progress_bar=False), dtype=np.float64)

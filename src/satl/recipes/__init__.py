@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from satl.errors import Argument, ConfigError, Sentence, Task, nearest
+from satl.recipes.method_list import listed_methods
 
 _FOLDER = Path(__file__).parent
 
@@ -32,9 +33,7 @@ def recipe_names() -> tuple[str, ...]:
     >>> "coco/sst+satl" in recipe_names()
     True
     """
-    from satl.methods import METHODS
-
-    return tuple(f"{dataset}/{method}" for dataset in recipe_datasets() for method in METHODS)
+    return tuple(f"{dataset}/{method}" for dataset in recipe_datasets() for method in listed_methods())
 
 
 def read_recipe(name: str) -> dict[str, dict[str, Any]]:
@@ -51,10 +50,8 @@ def read_recipe(name: str) -> dict[str, dict[str, Any]]:
             where=Argument("recipe", name),
             remedy=Sentence("{recipes} lists them", recipes=Task("recipes")),
         )
-    from satl.methods import METHODS
-
     dataset, _, method = name.partition("/")
-    framework = _FOLDER / "frameworks" / f"{METHODS[method].framework}.yaml"
+    framework = _FOLDER / "frameworks" / f"{listed_methods()[method].framework}.yaml"
     if not framework.is_file():
         framework = _FOLDER / "frameworks" / "other.yaml"
     content = _read(_FOLDER / "datasets" / f"{dataset}.yaml") | _read(framework)

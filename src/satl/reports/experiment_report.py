@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -16,6 +17,7 @@ from satl.experiments.experiment_folder import ExperimentFolder
 from satl.experiments.grid import Grid
 from satl.experiments.paper_numbers import paper
 from satl.experiments.results import Results, gather_results
+from satl.experiments.tables.both_epochs import both_epochs
 from satl.experiments.tables.difference_tables import (
     changes_table,
     differences_table,
@@ -23,7 +25,14 @@ from satl.experiments.tables.difference_tables import (
     sweep_table,
 )
 from satl.experiments.tables.number_text import number, share, title_of
-from satl.experiments.tables.recognition_tables import ablation_table, f1_table, map_table, variants_table
+from satl.experiments.tables.recognition_tables import (
+    ablation_table,
+    f1_table,
+    map_table,
+    rare_table,
+    stability_table,
+    variants_table,
+)
 from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table
 from satl.experiments.tables.table_formats import html, write_table
 from satl.experiments.tables.table_source import TableSource, make_source
@@ -31,23 +40,17 @@ from satl.experiments.tables.training_tables import pseudo_table, time_table
 from satl.files import atomic_path
 
 _TEST_TABLES: tuple[Callable[[TableSource], Table | None], ...] = (
-    *(map_table, f1_table, paired_table, differences_table, ablation_table, variants_table, changes_table),
+    *(map_table, rare_table, f1_table, paired_table, differences_table, stability_table),
+    *(ablation_table, variants_table, changes_table),
 )
-"""Tables of test results, made for both models."""
+"""Tables of test results, in which both models stand side by side."""
 
 
-def make_tables(source: TableSource) -> list[tuple[Table, Table | None]]:
-    """Return every table that the grid gives; those of test results with the same table of the last epoch's model."""
-    last = source.of_model("last")
-    tables: list[tuple[Table, Table | None]] = []
-    for make in _TEST_TABLES:
-        table = make(source)
-        if table is not None:
-            tables.append((table, make(last)))
-    for further in (pseudo_table(source), *_sweep_tables(source), time_table(source)):
-        if further is not None:
-            tables.append((further, None))
-    return tables
+def make_tables(source: TableSource) -> list[Table]:
+    """Return every table that the grid gives."""
+    tested = [both_epochs(make, source) for make in _TEST_TABLES]
+    found = [*tested, pseudo_table(source), *_sweep_tables(source), time_table(source)]
+    return [table for table in found if table is not None]
 
 
 def _sweep_tables(source: TableSource) -> Iterator[Table]:
@@ -58,7 +61,7 @@ def _sweep_tables(source: TableSource) -> Iterator[Table]:
             count += 1
             key = f"sweep-{sweep.title}-{count}"
         keys.add(key)
-        yield sweep_table(source, sweep, key)
+        yield both_epochs(partial(sweep_table, sweep=sweep, key=key), source)
 
 
 def report_experiment(folder: ExperimentFolder, draw: bool = False) -> ExperimentState:
@@ -97,7 +100,7 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
     source = make_source(grid, results)
     tables = make_tables(source)
     written = set()
-    for table in (table for pair in tables for table in pair if table is not None):
+    for table in tables:
         page = render(
             "satl.reports",
             "table.html.j2",
@@ -116,18 +119,12 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
         title=grid.title,
         label=source.label,
         lead=lead_sentence(source),
+        silent=silent_sentence(results),
+        validated=results.facts.get("validated", True),
         differences=source.differences,
         reference=paper().reference,
         paper_label=paper().label,
-        tables=[
-            {
-                "key": table.key,
-                "heading": table.heading,
-                "body": html(table),
-                "last": None if twin is None else html(twin),
-            }
-            for table, twin in tables
-        ],
+        tables=[{"key": table.key, "heading": table.heading, "body": html(table)} for table in tables],
         figures=_figures(folder),
         progress=html(progress_table(folder, grid)),
         failures=_failures(folder, grid),
@@ -139,37 +136,70 @@ def write_report(folder: ExperimentFolder, grid: Grid, results: Results) -> None
 
 
 def lead_sentence(source: TableSource) -> str:
-    """Return a sentence: which method is best on average.
+    """Return sentences: which method is best on average, with the best validated and with the last epoch.
 
     Methods that lack a seed are left out, as from the bold numbers of Table 1: seeds differ by more than methods do.
     """
-    grid, results = source.grid, source.results
-    means = {
-        method: fmean(values.values())
-        for method in grid.methods
-        if len(values := results.averages("mAP", method, grid.proportions)) == len(grid.seeds)
-    }
+    grid = source.grid
+    means, last = (_averages(source, model) for model in ("best", "last"))
     if not means:
         return "No method has been run at all proportions with all seeds yet, so there is nothing to compare."
-    order = sorted(means, key=lambda method: -means[method])
-    top = number(means[order[0]])
     over = f"{len(grid.proportions)} proportion{'s' if len(grid.proportions) > 1 else ''} of known labels"
     seeds = f"{len(grid.seeds)} seed{'s' if len(grid.seeds) > 1 else ''}"
-    if len(order) == 1:
-        return f"{title_of(order[0])} reaches a mAP on average over {over} of {top} ({seeds})."
-    best = [title_of(method) for method in order if number(means[method]) == top]
-    if len(best) > 1:
-        names = f"{', '.join(best[:-1])} and {best[-1]} have"
-        text = f"{names} the highest mAP on average over {over}: {top} ({seeds})."
-    else:
-        gap = number(means[order[0]] - means[order[1]])
+    leaders, top = _leaders(means)
+    first = leaders[0]
+    if len(means) == 1:
         text = (
-            f"{best[0]} has the highest mAP on average over {over}: {top} ({seeds}), "
-            f"{gap} above {title_of(order[1])}."
+            f"{title_of(first)} reaches a mAP on average over {over} of {top} ({seeds}, best validated epoch"
         )
+        return f"{text}; {number(last[first])} with the last one)."
+    names = [title_of(method) for method in leaders]
+    if len(leaders) > 1:
+        text = f"{_listed(names)} have the highest mAP on average over {over}: {top} ({seeds}, best validated epoch)."
+    else:
+        second = max((method for method in means if method != first), key=lambda method: means[method])
+        gap = number(means[first] - means[second])
+        text = (
+            f"{names[0]} has the highest mAP on average over {over}: {top} ({seeds}, best validated epoch), "
+            f"{gap} above {title_of(second)}."
+        )
+    of_last, top = _leaders(last)
+    if of_last == leaders:
+        text += f" So it is with the last epoch: {top}."
+    else:
+        text += f" With the last epoch it is {_listed([title_of(method) for method in of_last])}: {top}."
     if len(grid.seeds) < 3:
         text += " Too few seeds to tell a difference from chance."
     return text
+
+
+def _averages(source: TableSource, model: str) -> dict[str, float]:
+    """Return the mean mAP over proportions and seeds of the methods that have all of them."""
+    grid = source.grid
+    return {
+        method: fmean(values.values())
+        for method in grid.methods
+        if len(values := source.results.averages("mAP", method, grid.proportions, model)) == len(grid.seeds)
+    }
+
+
+def _leaders(means: dict[str, float]) -> tuple[list[str], str]:
+    """Return the methods with the highest mean as it is printed, and that mean."""
+    top = number(max(means.values()))
+    return [method for method in means if number(means[method]) == top], top
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def silent_sentence(results: Results) -> str:
+    """Return a sentence: which runs made next to no pseudo-labels in their last epoch; "" where all made some."""
+    of_method: dict[str, list[str]] = {}
+    for method, variant, proportion, few, runs in results.silent():
+        name = f"{title_of(method)}{f', {variant}' if variant else ''}"
+        of_method.setdefault(name, []).append(f"{share(proportion)} ({few} of {runs} runs)")
+    return "; ".join(f"{name} at {', '.join(places)}" for name, places in of_method.items())
 
 
 def progress_table(folder: ExperimentFolder, grid: Grid) -> Table:

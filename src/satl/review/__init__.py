@@ -6,7 +6,8 @@ Reading and merging need nothing beyond the core; the page itself (:mod:`satl.re
 
 from __future__ import annotations
 
+from satl.review.agreement import PairAgreement, cohen_kappa, pair_agreement
 from satl.review.database import ReviewStore
 from satl.review.merge import MergeReport, merge_review
 
-__all__ = ["MergeReport", "ReviewStore", "merge_review"]
+__all__ = ["MergeReport", "PairAgreement", "ReviewStore", "cohen_kappa", "merge_review", "pair_agreement"]

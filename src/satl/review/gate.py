@@ -21,6 +21,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
+from h11 import LocalProtocolError
+
 from satl.review.database import ReviewStore
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 HEADER = "x-satl-review"
 LARGEST_BODY = 1 << 20
+_TOO_MUCH = (413, "That is too much at once.")
+_DIGITS = 20
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 _STYLE = (
     ":root{color-scheme:light dark}body{font:16px/1.5 system-ui,sans-serif;max-width:36em;"
@@ -86,7 +90,12 @@ class Gate:
                 extra = {"cache-control": "no-store", **SAFE_HEADERS}
                 added = [(k.encode(), v.encode()) for k, v in extra.items() if k.encode() not in given]
                 message = {**message, "headers": [*message["headers"], *added]}
-            await send(message)
+            try:
+                await send(message)
+            except LocalProtocolError:
+                # The body turned out to be no HTTP: it has been refused already, and its connection is being closed.
+                while (await receive())["type"] != "http.disconnect":
+                    pass
 
         refusal = self._refusal(method, path, headers)
         if refusal is not None:
@@ -95,8 +104,10 @@ class Gate:
             # The token has no use any more and leaves the address bar; a used one harms nobody.
             if path == "/" and scope["query_string"]:
                 await _forward(guarded, [])
+            elif (whole := await _whole_body(receive)) is None:
+                await _answer(guarded, path, *_TOO_MUCH)
             else:
-                await self._app(scope, receive, guarded)
+                await self._app(scope, whole, guarded)
         elif method == "GET" and path == "/" and self._redeem(scope["query_string"]):
             await _forward(guarded, [self._sign_in()])
         else:
@@ -110,7 +121,7 @@ class Gate:
 
     def _refusal(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "").lower()
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        name = host.rpartition(":")[0] if _is_number(host.rpartition(":")[2]) else host
         if name not in self._hosts:
             return 421, "This server does not answer to that name."
         site = headers.get("sec-fetch-site", "same-origin")
@@ -127,10 +138,10 @@ class Gate:
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return 415, "Send JSON."
         length = headers.get("content-length", "")
-        if not length.isdigit():
+        if not _is_number(length) or "transfer-encoding" in headers:
             return 411, "Say how long the request is."
-        if int(length) > LARGEST_BODY:
-            return 413, "That is too much at once."
+        if len(length) > _DIGITS or int(length) > LARGEST_BODY:
+            return _TOO_MUCH
         return None
 
     def _signed_in(self, headers: dict[str, str]) -> bool:
@@ -158,6 +169,39 @@ class Gate:
         secret = secrets.token_urlsafe(32)
         self._store.add_session(_digest(secret))
         return "set-cookie", f"{self.cookie}={secret}; Path=/; HttpOnly; SameSite=Strict"
+
+
+async def _whole_body(receive: Receive) -> Receive | None:
+    """Return what hands out the body of a request, or None if it is too long, whatever its header said."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            break  # the browser is gone
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > LARGEST_BODY:
+            return None
+        if not message.get("more_body", False):
+            break
+    waiting = [b"".join(parts)]
+
+    async def whole() -> Message:
+        if waiting:
+            return {"type": "http.request", "body": waiting.pop(), "more_body": False}
+        return await receive()
+
+    return whole
+
+
+def _is_number(text: str) -> bool:
+    """Whether a header holds plain digits; ``isdigit`` alone takes a superscript two, which is no number.
+
+    >>> _is_number("80"), _is_number("\u00b2"), _is_number("")
+    (True, False, False)
+    """
+    return text.isascii() and text.isdigit()
 
 
 def _digest(secret: str) -> str:

@@ -17,9 +17,9 @@ from satl.completion.outputs.changes import COMPLETE_AGAIN
 from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.errors import RunError
 from satl.labels import LabelTable
-from satl.review.schema import DROP_LOADED, INDEXES, LOADED, OPEN, TALLIES
+from satl.review.schema import DROP_LOADED, INDEXES, LOADED, OPEN, TALLIES, TOGETHER
 
-_LOADING = 1
+_LOADING = 2
 """Raised when the loaded tables change, so that an older store is loaded again."""
 
 
@@ -70,12 +70,7 @@ def load_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> int:
             connection.execute(statement)
     except sqlite3.IntegrityError:
         raise _repeated_cell(connection, folder.changes) from None
-    connection.execute(
-        "UPDATE suggestion SET (state, number) = (found.value, found.number) FROM ("
-        "SELECT image.id AS image, class.id AS class, standing.value, standing.number FROM standing "
-        "JOIN image ON image.name = standing.image JOIN class ON class.name = standing.label) AS found "
-        "WHERE suggestion.image = found.image AND suggestion.class = found.class"
-    )
+    _take_up_decisions(connection)
     for statement in statements(TALLIES):
         connection.execute(statement)
     connection.execute("ANALYZE")
@@ -89,6 +84,26 @@ def load_folder(connection: sqlite3.Connection, folder: CompletedFolder) -> int:
     }
     connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
     return int(connection.execute("SELECT COALESCE(SUM(count), 0) FROM tally").fetchone()[0])
+
+
+def _take_up_decisions(connection: sqlite3.Connection) -> None:
+    """Bring what stands to the suggestions: the vote of every annotator, then what settles disagreements."""
+    found = (
+        "SELECT suggestion.id, suggestion.class, suggestion.band, decided.* FROM {} AS decided "
+        "JOIN image ON image.name = decided.image JOIN class ON class.name = decided.label "
+        "JOIN suggestion ON suggestion.image = image.id AND suggestion.class = class.id"
+    )
+    connection.execute(
+        f"INSERT INTO vote SELECT annotator, id, class, band, value, number FROM ({found.format('standing')})"
+    )
+    connection.execute(
+        f"UPDATE suggestion SET state = found.state FROM (SELECT suggestion AS id, {TOGETHER} AS state "
+        "FROM vote GROUP BY suggestion) AS found WHERE suggestion.id = found.id"
+    )
+    connection.execute(
+        "UPDATE suggestion SET (state, final) = (found.value, found.number) FROM "
+        f"({found.format('resolution')}) AS found WHERE suggestion.id = found.id"
+    )
 
 
 def _suggestions(

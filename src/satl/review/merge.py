@@ -15,6 +15,7 @@ from satl.labels import UNKNOWN, LabelTable, open_table
 from satl.labels.bands import ACCEPTED, BANDS
 from satl.labels.decisions import DecisionCounts, Decisions, apply_decisions
 from satl.labels.io import check_alike, write_alike
+from satl.review.agreement import DisagreementRule, PairAgreement, Settlement, Vote, pair_agreement, settle
 from satl.review.database import ReviewStore
 
 
@@ -28,6 +29,9 @@ class MergeReport(DecisionCounts):
         included: cells accepted by the certificate and written, because that was asked for.
         known: known cells of the new table, of ``cells`` in all.
         encoding: of the new table, as of the old one.
+        disagreements: cells left out because annotators disagree about them and nobody has settled it.
+        first_disagreement: image and class of one of them.
+        agreement: how far every two annotators agree, over all classes and class by class.
     """
 
     files: tuple[Path, ...]
@@ -36,6 +40,9 @@ class MergeReport(DecisionCounts):
     known: int
     cells: int
     encoding: str | None
+    disagreements: int
+    first_disagreement: tuple[str, str] | None
+    agreement: tuple[PairAgreement, ...]
 
 
 def merge_review(
@@ -47,6 +54,7 @@ def merge_review(
     ignore_columns: Sequence[str] = (),
     include_accepted: bool = False,
     replace_known: bool = False,
+    disagreements: DisagreementRule = "leave",
     force: bool = False,
 ) -> MergeReport:
     """Write ``table`` with the decisions of the review in ``out`` to ``new``.
@@ -57,6 +65,8 @@ def merge_review(
         include_accepted: also write the cells that ``satl complete`` accepted and no person looked at; they never
             overwrite a known cell.
         replace_known: let a decision overwrite a known cell that says the opposite.
+        disagreements: what counts on cells about which annotators disagree and nobody made a final decision: nothing
+            (they are left as they are and counted), the latest decision, or that of the majority.
         force: overwrite ``new``, and the file of its truth beside it.
 
     Raises:
@@ -67,17 +77,11 @@ def merge_review(
     folder, target = CompletedFolder.open(out), Path(new)
     source = open_table(table, encoding, ignore_columns=ignore_columns)
     check_alike(source, target, force=force, inputs=(source.path,))
-    decided, skipped = _decisions(folder, source.table)
+    votes = _votes(folder)
+    settlement = settle(votes, disagreements)
+    decided, skipped = _decisions(settlement, source.table)
     if not include_accepted and not len(decided) and not decided.elsewhere:
-        raise RunError(
-            "holds no decision of a person yet",
-            where=folder.path,
-            remedy=Sentence(
-                "run {review} first, or pass {include} to write the accepted cells only",
-                review=Task("review", folder.path),
-                include=Argument("include_accepted", True),
-            ),
-        )
+        raise _nothing_to_write(folder, settlement)
     decided.require_some(source.path, folder.path, f"name the table that {folder.path} was completed from")
     merged, counts = apply_decisions(
         source.table,
@@ -98,6 +102,32 @@ def merge_review(
         known=int(merged.known.sum()),
         cells=merged.cells.size,
         encoding=source.encoding,
+        disagreements=len(settlement.disagreements),
+        first_disagreement=settlement.disagreements[0] if settlement.disagreements else None,
+        agreement=tuple(pair_agreement(votes)),
+    )
+
+
+def _nothing_to_write(folder: CompletedFolder, settlement: Settlement) -> RunError:
+    review = Task("review", folder.path)
+    if settlement.disagreements:
+        return RunError(
+            "holds no decision on which its annotators agree",
+            where=folder.path,
+            remedy=Sentence(
+                "settle their disagreements in {review}, or pass {latest} to take the latest decisions",
+                review=review,
+                latest=Argument("disagreements", "latest"),
+            ),
+        )
+    return RunError(
+        "holds no decision of a person yet",
+        where=folder.path,
+        remedy=Sentence(
+            "run {review} first, or pass {include} to write the accepted cells only",
+            review=review,
+            include=Argument("include_accepted", True),
+        ),
     )
 
 
@@ -115,7 +145,7 @@ def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[n
     found = np.zeros(table.cells.shape, dtype=np.bool_)
     for place in folders:
         folder = CompletedFolder.open(place)
-        decided, _ = _decisions(folder, table)
+        decided, _ = _decisions(settle(_votes(folder)), table)
         if not len(decided) and not decided.elsewhere:
             raise RunError(
                 "holds no decision of a person",
@@ -129,12 +159,16 @@ def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[n
     return found
 
 
-def _decisions(folder: CompletedFolder, table: LabelTable) -> tuple[Decisions, Decisions]:
+def _votes(folder: CompletedFolder) -> list[Vote]:
+    if not folder.review.is_file():
+        return []
+    with ReviewStore(folder.path) as store:
+        return store.votes()
+
+
+def _decisions(settlement: Settlement, table: LabelTable) -> tuple[Decisions, Decisions]:
     """Return the decided and the skipped cells of ``table``."""
-    current = []
-    if folder.review.is_file():
-        with ReviewStore(folder.path) as store:
-            current = store.decisions()
+    current = settlement.decisions
     decided, skipped = (
         Decisions.by_name(
             table,

@@ -7,10 +7,17 @@ import errno
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from satl.errors import Argument, ConfigError, SatlError, Sentence, Wording
+from satl.review.annotators import annotator_name
 from satl.review.database import ReviewStore
 from satl.review.served_images import open_review_images
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from satl.review.gate import Gate
 
 PORT = 8484
 """Tried first, so that a page which is open finds the server again after a restart."""
@@ -70,6 +77,9 @@ def serve(
     ready: Callable[[str, int], object],
     opened: Callable[[str], object],
     words: Wording = str,
+    *,
+    annotator: str | None = None,
+    ask_name: bool = False,
 ) -> None:
     """Serve the review of ``out`` until a signal ends it.
 
@@ -77,6 +87,8 @@ def serve(
         ready: called with the address to open and the number of suggestions, before the first request.
         opened: called with the address for a further browser, when the last one was used.
         words: how errors word arguments and tasks on the page.
+        annotator: whose decisions these are; None lets people name themselves on the page.
+        ask_name: let nobody decide without a name.
 
     Raises:
         SatlError: the extra ``web`` is not installed, or the folder, the images or the address are wrong.
@@ -90,17 +102,47 @@ def serve(
             f"the review needs the package '{error.name}'",
             remedy="install it with `pip install 'satl[web]'`",
         ) from None
+    name = _checked_name(annotator)
     with ReviewStore(out) as store, bind(host, port) as listening:
         suggestions = store.refresh()
         shown_images = open_review_images(store.folder.path, store.overview().get("images"), images, words)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/?token="
-        gate = create_app(store, shown_images, host, lambda token: opened(address + token), words)
-        config = uvicorn.Config(
-            gate, log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off",
-            timeout_graceful_shutdown=2,
+        gate = create_app(
+            store, shown_images, host, lambda token: opened(address + token), words,
+            annotator=name, ask_name=ask_name,
         )  # fmt: skip
         ready(address + gate.token, suggestions)
         # uvicorn closes in good order and then raises the signal again.
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            uvicorn.Server(server_config(gate)).run(sockets=[listening])
+
+
+def server_config(gate: Gate) -> uvicorn.Config:
+    """Return how the page is served; tests serve it in the same way.
+
+    The parser of requests is the strict one, whatever else is installed: it refuses two hosts, two lengths and
+    headers of more than 64 kB.
+    """
+    import uvicorn
+
+    return uvicorn.Config(
+        gate, http="h11", log_level="warning", access_log=False, server_header=False, ws="none", lifespan="off",
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+
+
+def _checked_name(annotator: str | None) -> str | None:
+    if annotator is None:
+        return None
+    try:
+        name = annotator_name(annotator)
+    except ValueError as error:
+        problem = str(error)
+    else:
+        if name:
+            return name
+        problem = "is empty"
+    raise ConfigError(
+        problem, where=Argument("annotator", annotator), remedy="give a name of up to 64 letters, such as Ann"
+    )

@@ -26,10 +26,12 @@ class ServedImage(NamedTuple):
     Attributes:
         read: returns its file or its bytes, and what a browser calls the format; raises ImageError.
         tag: changes when the content does; None where the file's own time of change is enough.
+        file: its file, None where it has none of its own.
     """
 
     read: Callable[[], tuple[Path | bytes, str]]
     tag: str | None = None
+    file: Path | None = None
 
 
 class ReviewImages(Protocol):
@@ -132,7 +134,8 @@ class ReviewImageFiles:
 
     def image(self, name: str) -> ServedImage:
         """Find an image by its id."""
-        return ServedImage(partial(_from_file, self.find(name)))
+        path = self.find(name)
+        return ServedImage(partial(_from_file, path), file=path)
 
     def find(self, name: str) -> Path:
         """Return the real path of an image.

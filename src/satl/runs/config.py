@@ -11,22 +11,36 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from satl.errors import ConfigError, nearest
-from satl.methods import Method, MethodParameters, configure, get_method
+from satl.images.images_config import ImagesConfig
+from satl.methods import Method, MethodParameters, configure, get_method, on_features
 from satl.methods.method import resolved_settings, setting_error
 from satl.methods.old_keys import OLD_KEYS, new_key
 from satl.models.model_config import ModelConfig
+from satl.runs.feature_runs import (
+    OF_PIXELS,
+    FeaturesConfig,
+    check_inputs,
+    uses_features,
+    with_feature_defaults,
+)
 from satl.runs.settings import section_model
+from satl.runs.training_config import TrainingConfig
 from satl.sections import Effect, Section
 
 
 class ScenesConfig(Section):
     """The embedded data set, rendered when the run starts."""
 
-    train: int = Field(2000, ge=1, description="Training images.")
-    val: int = Field(300, ge=1, description="Validation images.")
-    test: int = Field(1000, ge=0, description="Test images.")
+    train: int = Field(2000, ge=1, le=10_000_000, description="Training images.")
+    val: int = Field(
+        300, ge=0, description="Validation images; with 0 a share of the others is taken (`data.validation`)."
+    )
+    test: int = Field(1000, ge=0, le=10_000_000, description="Test images.")
     size: int = Field(64, ge=16, le=1024, description="Side in pixels.")
     seed: int = Field(0, ge=0, description="Seed of the images.")
+    objects: Literal["few", "many"] = Field(
+        "few", description="few: 2 to 4 classes in a picture; many: 8 to 14, smaller."
+    )
 
 
 class DataConfig(Section):
@@ -38,6 +52,11 @@ class DataConfig(Section):
     table: Path | None = Field(None, description="Label table (CSV, Parquet, JSONL, JSON or npz).")
     images: Path | None = Field(
         None, description="Folder that the image ids are relative to, or a store that `satl pack` wrote."
+    )
+    features: Path | None = Field(
+        None,
+        description="Features to train on instead of images: npz, npy with a list of ids, Parquet, Arrow, or a folder "
+        "that `satl embed` wrote; `images` is then only shown to people, and may be left out.",
     )
     encoding: str | None = Field(None, description="How the table says present, absent and unknown.")
     truth: Path | None = Field(None, description="Table of hidden truth, only to measure pseudo-labels.")
@@ -54,7 +73,17 @@ class DataConfig(Section):
     )
     mask_seed: int | None = Field(None, ge=0, description="Seed of the mask; the run's seed if not given.")
     validation: float = Field(
-        0.1, gt=0, lt=1, description="Share of the training images to validate on, where no split says so."
+        0.1,
+        ge=0,
+        lt=1,
+        description="Share of the training images to validate on, where no split says so; 0 takes none, and the model "
+        "of the last epoch is kept as the best.",
+    )
+    validation_labels: Literal["known", "complete"] = Field(
+        "known",
+        description="What validation sees where `proportion` hides labels: of its images, too, only that share of the "
+        "cells, which is all that somebody with such labels has to choose a model and settings by; or complete labels, "
+        "as published studies do.",
     )
     use_test: bool = Field(
         True, description="Read the test images; false leaves them out, to choose settings without them."
@@ -110,14 +139,15 @@ class DataConfig(Section):
     @model_validator(mode="after")
     def _one_source(self) -> DataConfig:
         if sum(source is not None for source in (self.table, self.dataset, self.scenes)) != 1:
-            raise ValueError("give either table (with images) or scenes or dataset (with root)")
-        if self.table is not None and self.images is None:
-            raise ValueError("table needs images, the folder that holds them")
+            raise ValueError("give either table (with images or features) or scenes or dataset (with root)")
+        if self.table is not None and self.images is None and self.features is None:
+            raise ValueError("table needs images, the folder that holds them, or features")
         if (self.dataset is None) != (self.root is None):
             raise ValueError("dataset and root, the folder in which it was unpacked, go together")
         if self.table is None:
-            if self.images is not None and self.scenes is not None:
-                raise ValueError("images belongs to a table or a dataset, so leave it out")
+            for key in ("images", "features"):
+                if getattr(self, key) is not None and self.scenes is not None:
+                    raise ValueError(f"{key} belongs to a table or a dataset, so leave it out")
             for key in ("encoding", "truth", "ignore_columns"):
                 if getattr(self, key):
                     raise ValueError(f"{key} belongs to a table, so leave it out")
@@ -144,96 +174,13 @@ def _dataset_options(name: str, given: Mapping[str, Any], keys: Iterable[str]) -
         raise ValueError(str(error).rstrip(".")) from None
 
 
-class ImagesConfig(Section):
-    """From files to batches."""
-
-    store_size: int = Field(512, ge=8, description="Images are read as squares of this side.")
-    size: int = Field(448, ge=8, description="The network sees squares of this side.")
-    crop_sizes: tuple[int, ...] | None = Field(
-        None, description="Sides of training crops; by default 1, 7/8, 6/8, 5/8 and 4/8 of store_size."
-    )
-    flip: bool = Field(True, description="Mirror half of the training images.")
-    jitter: float = Field(0.0, ge=0, le=1, description="Random change of brightness, contrast, saturation.")
-    workers: Annotated[int, Effect.NOTHING] = Field(4, ge=0, description="Processes that decode images.")
-    cache_gb: Annotated[float, Effect.NOTHING] = Field(
-        2.0, ge=0, description="Keep decoded images in memory up to this size."
-    )
-    gpu_cache_gb: Annotated[float | None, Effect.NOTHING] = Field(
-        None,
-        ge=0,
-        description="Keep them on the GPU up to this size; by default up to a quarter of what is free there.",
-    )
-
-
-class TrainingConfig(Section):
-    """Optimiser, schedule, stages."""
-
-    epochs: Annotated[int, Effect.START] = Field(20, ge=1, description="Epochs of both stages together.")
-    stage1_epochs: int = Field(5, ge=1, description="Epochs before pseudo-labels are used.")
-    batch_size: int = Field(32, ge=2, description="Images a step, over all processes.")
-    accumulate: int = Field(
-        1, ge=1, description="Micro-batches that a step is done in, one after the other, to save memory."
-    )
-    optimiser: Literal["adam", "adamw", "sgd"] = Field("adam", description="What moves the weights.")
-    lr: float = Field(1e-5, gt=0, description="Learning rate.")
-    head_lr: float | None = Field(None, gt=0, description="Learning rate of all but the backbone, if other.")
-    weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
-    momentum: float = Field(0.9, ge=0, lt=1, description="For sgd.")
-    schedule: Literal["step", "cosine", "constant"] = Field(
-        "step", description="How the learning rate changes."
-    )
-    step_epochs: int = Field(10, ge=1, description="The step schedule divides the rate by 10 this often.")
-    warmup_epochs: float = Field(0.0, ge=0, description="Linear warm-up.")
-    clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
-    ema: float | None = Field(None, gt=0, lt=1, description="Decay of an average of weights to evaluate.")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 computes in half the bits.")
-    compile: Annotated[bool, Effect.START] = Field(
-        False,
-        description="Compile network and losses with torch.compile: a slower start, faster steps on a GPU.",
-    )
-    cuda_graphs: Annotated[bool, Effect.START] = Field(
-        False, description="On one GPU, replay the whole step as one CUDA graph; ignored elsewhere."
-    )
-    shard: Annotated[bool, Effect.START] = Field(
-        False, description="Spread the pair head over the processes, for one that outgrows a card."
-    )
-    device: Annotated[Literal["auto", "cpu"], Effect.START] = Field(
-        "auto", description="auto takes a GPU if there is one."
-    )
-    seed: int = Field(0, ge=0, description="Decides weights, order, augmentation and split.")
-    checkpoint_steps: Annotated[int | None, Effect.NOTHING] = Field(
-        None, ge=1, description="Also save within an epoch, every so many steps."
-    )
-    checkpoint_epochs: Annotated[int, Effect.NOTHING] = Field(
-        1, ge=1, description="Epochs between checkpoints to resume from (the last is always written)."
-    )
-    tensorboard: Annotated[bool, Effect.NOTHING] = Field(
-        False,
-        description="Also write curves for TensorBoard into the run's folder; needs the extra `tensorboard`.",
-    )
-    evaluate_every: Annotated[int, Effect.START] = Field(
-        1, ge=1, description="Epochs between validations (the last is always done)."
-    )
-
-    @model_validator(mode="after")
-    def _stages(self) -> TrainingConfig:
-        if self.stage1_epochs > self.epochs:
-            raise ValueError(f"stage1_epochs ({self.stage1_epochs}) is more than epochs ({self.epochs})")
-        if self.shard and self.compile:
-            raise ValueError(
-                "a head that is spread over processes cannot be compiled: set shard or compile to false"
-            )
-        if self.batch_size % self.accumulate:
-            raise ValueError(
-                f"batch_size ({self.batch_size}) cannot be done in {self.accumulate} equal micro-batches (accumulate)"
-            )
-        return self
-
-
 class MethodConfig(Section):
     """The method and the parameters of its parts, all of them: what is not given has its default."""
 
     name: str = Field("sst+satl", description="The method; `satl methods` lists them.")
+    inputs: Literal["images", "features"] = Field(
+        "images", description="What the network sees; follows from data.features."
+    )
     network: dict[str, Any] = Field(default_factory=dict, description="Parameters of the network.")
     generators: dict[str, dict[str, Any] | bool] = Field(
         default_factory=dict, description="Parameters of each generator; false leaves one out."
@@ -255,32 +202,42 @@ class MethodConfig(Section):
         name = content.get("name", cls.model_fields["name"].default)
         if not isinstance(name, str):
             return content
+        inputs = content.get("inputs", "images")
         try:
-            method = get_method(name)
+            method = _method_for(name, str(inputs))
         except ConfigError as error:
-            raise setting_error(str(error.what).rstrip("."), name, "name") from None
+            remedy = "" if error.remedy is None else f": {error.remedy}"
+            raise setting_error(f"{error.what}{remedy}".rstrip("."), name, "name") from None
         for key in content:
             if key not in cls.model_fields:
                 raise setting_error(f"there is no key '{key}'{_new_place(str(key), method)}", content)
-        return {"name": name, **resolved_settings(method, *configure(method, content))}
+        return {
+            "name": name,
+            "inputs": inputs,
+            **resolved_settings(
+                method, *configure(method, {key: content[key] for key in content if key != "inputs"})
+            ),
+        }
 
     def configured(self) -> tuple[Method, MethodParameters]:
         """Return the method, with another threshold rule or fewer generators where that was set, and its parameters."""
-        return configure(get_method(self.name), self.model_dump())
+        return configure(_method_for(self.name, self.inputs), self.model_dump(exclude={"inputs"}))
+
+
+def _method_for(name: str, inputs: str) -> Method:
+    """Return the method of this name for images or features."""
+    return on_features(get_method(name)) if inputs == "features" else get_method(name)
 
 
 def _new_place(key: str, method: Method) -> str:
     """Say where an unknown key of the section ``method`` belongs, as the end of a sentence."""
     if key in OLD_KEYS:
         return f" any more, it is {new_key(key)} now"
-    places = [*flat_settings(resolved_settings(method, *configure(method, {}))), *MethodConfig.model_fields]
+    keys = [name for name in MethodConfig.model_fields if name != "inputs"]  # which nobody has to write
+    places = [*flat_settings(resolved_settings(method, *configure(method, {}))), *keys]
     of_word = {place.rpartition(".")[2]: place for place in places}
     close = difflib.get_close_matches(key, of_word, n=1)
-    return (
-        f" (did you mean '{of_word[close[0]]}'?)"
-        if close
-        else f"; valid keys: {', '.join(MethodConfig.model_fields)}"
-    )
+    return f" (did you mean '{of_word[close[0]]}'?)" if close else f"; valid keys: {', '.join(keys)}"
 
 
 class RunConfig(Section):
@@ -289,9 +246,41 @@ class RunConfig(Section):
     # The labels themselves are compared by their digest.
     data: Annotated[DataConfig, Effect.START]
     images: ImagesConfig = Field(default_factory=ImagesConfig)
+    features: FeaturesConfig = Field(default_factory=FeaturesConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     method: MethodConfig = Field(default_factory=MethodConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_inputs(cls, content: Any) -> Any:
+        """Let the method, and the defaults of other keys, follow from what the network sees."""
+        if not isinstance(content, Mapping) or not uses_features(content):
+            return content
+        content = with_feature_defaults(content)
+        if isinstance(content["method"], dict):
+            content["method"].setdefault("inputs", "features")
+        return content
+
+    @model_validator(mode="after")
+    def _inputs_fit(self) -> RunConfig:
+        if (self.method.inputs == "features") != self.on_features:
+            raise ValueError(
+                f"method.inputs is {self.method.inputs}, but data.features is "
+                f"{'' if self.on_features else 'not '}given; leave method.inputs out"
+            )
+        check_inputs(self)
+        return self
+
+    @property
+    def on_features(self) -> bool:
+        """Whether the run is trained on features instead of images."""
+        return self.data.features is not None
+
+    @property
+    def input_name(self) -> str:
+        """What the classes are recognised from, for tables: the backbone, or the file of features."""
+        return self.model.backbone if self.data.features is None else self.data.features.name
 
     @property
     def source_size(self) -> int:
@@ -299,10 +288,18 @@ class RunConfig(Section):
         return self.images.store_size if self.data.scenes is None else self.data.scenes.size
 
     def resolved(self) -> dict[str, Any]:
-        """Return the whole configuration, defaults and method parameters included, as plain data."""
+        """Return the whole configuration, defaults and method parameters included, as plain data.
+
+        Keys that are about features, or about pixels, are left out of a run that has none.
+        """
         plain: dict[str, Any] = self.model_dump(mode="json")
         # Methods have only some of the sections of their parts.
         plain["method"] = {key: value for key, value in plain["method"].items() if value != {}}
+        if self.on_features:
+            for section, keys in OF_PIXELS.items():
+                plain[section] = {key: value for key, value in plain[section].items() if key not in keys}
+        else:
+            del plain["features"], plain["method"]["inputs"]
         return plain
 
     def fixed(self) -> dict[str, str]:
@@ -348,9 +345,12 @@ def flat_settings(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any
 
 def deciding_settings(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a resolved configuration, by their dotted keys, that can change a result."""
-    return {
+    settings = {
         key: value for key, value in flat_settings(content).items() if effect_of(key) is not Effect.NOTHING
     }
+    if list(settings.get("model.train_stages", ())) == ["layer4"]:
+        settings["model.train_stages"] = "last"  # what the last stage is called wherever there is a layer4
+    return settings
 
 
 def changed_settings(saved: RunConfig, wanted: RunConfig) -> list[str]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from satl.errors import Argument, ConfigError
 from satl.files import atomic_path
+from satl.models.class_prompts import PREFIX, is_folder_name, is_tower
 from satl.runs.config import RunConfig
 from satl.runs.settings import parse_setting, read_yaml, section_model, validation_error
 from satl.sections import Section
@@ -92,8 +93,8 @@ def save_config(config: RunConfig, path: Path) -> None:
 def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Yield the place of every path of a run configuration.
 
-    >>> [".".join(keys) for keys in path_keys()]
-    ['data.table', 'data.images', 'data.truth', 'data.root', 'data.holdout_from', 'model.weights', 'model.word_vectors']
+    >>> [".".join(keys) for keys in path_keys() if keys[0] == "data"]
+    ['data.table', 'data.images', 'data.features', 'data.truth', 'data.root', 'data.holdout_from']
     """
     for name, field in model.model_fields.items():
         kinds = (field.annotation, *get_args(field.annotation))
@@ -114,5 +115,8 @@ def make_absolute(content: dict[str, Any], folder: Path) -> None:
             place[key] = str((folder / Path(place[key]).expanduser()).resolve())
     model = content.get("model")
     text = model.get("text_model") if isinstance(model, dict) else None
-    if isinstance(model, dict) and isinstance(text, str) and text.startswith((".", "~", "/")):
-        model["text_model"] = str((folder / Path(text).expanduser()).resolve())  # a folder, not a name
+    if isinstance(model, dict) and isinstance(text, str):
+        prefix = PREFIX if is_tower(text) else ""
+        place = text.removeprefix(prefix)
+        if is_folder_name(place):
+            model["text_model"] = prefix + str((folder / Path(place).expanduser()).resolve())

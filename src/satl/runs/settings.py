@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from reprlib import Repr
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
 from satl.errors import ConfigError, nearest
+from satl.parsing import parse_yaml
+
+_SHOWN = Repr()
+_SHOWN.maxlevel = 3
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 200
 
 
 def read_yaml(path: Path, wanted: str) -> dict[str, Any]:
@@ -18,13 +23,15 @@ def read_yaml(path: Path, wanted: str) -> dict[str, Any]:
         ConfigError: the file cannot be read, or holds something else.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = parse_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read ({error.strerror}); give {wanted}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        place = getattr(error, "problem_mark", None)
-        line = f" at line {place.line + 1}" if place is not None else ""
-        raise ConfigError(f"{path}: is not valid YAML{line}; fix the file.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not valid YAML, which is UTF-8 text; fix the file.") from error
+    except ValueError as error:
+        raise ConfigError(
+            f"{path}: is not valid YAML{' ' if str(error) else ''}{error}; fix the file."
+        ) from error
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -70,7 +77,7 @@ def validation_error(
     # What pydantic calls a tuple is a list in YAML.
     message = (message[:1].lower() + message[1:]).replace("tuple", "list")
     if not isinstance(problem["input"], dict):
-        message += f" (got {problem['input']!r})"
+        message += f" (got {_SHOWN.repr(problem['input'])})"
     return ConfigError(f"{key}: {message}" if key else message, where=origin, remedy="fix this value")
 
 
@@ -108,8 +115,8 @@ def plain_value(text: str) -> Any:
     ([1, 'two'], 0.0001, None)
     """
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        value = parse_yaml(text)
+    except ValueError as error:
         raise ValueError("the value is not valid YAML") from error
     if isinstance(value, str):
         try:  # YAML 1.1 reads 1e-4 as a word, because it lacks the dot

@@ -13,10 +13,24 @@ from dataclasses import dataclass
 from satl.scenes.brush import Dice
 from satl.scenes.objects import CATEGORIES
 
-LABEL_COUNTS = (2, 3, 4)
-LABEL_COUNT_WEIGHTS = (0.45, 0.08, 0.47)
 UNUSUAL_WEIGHT = 0.05
 """Weight of a category in a context that does not mention it."""
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """How many categories a picture shows, how likely each number is, and how many contexts they are drawn from."""
+
+    counts: tuple[int, ...]
+    weights: tuple[float, ...]
+    contexts: int
+
+
+CROWDS: Mapping[str, Crowd] = {
+    "few": Crowd((2, 3, 4), (0.45, 0.08, 0.47), contexts=1),
+    "many": Crowd((8, 9, 10, 11, 12, 13, 14), (1, 2, 3, 3, 3, 2, 1), contexts=3),
+}
+"""The kinds of pictures: with few objects, or with many, which then belong to three contexts at once."""
 
 FOREIGN_BACKDROP = 0.10
 """Part of the pictures whose backdrop belongs to another context than their objects."""
@@ -68,17 +82,25 @@ COMPANION_SHARE = 0.99
 """How often a category brings its companion, where the picture has room for it."""
 
 
-def choose_categories(dice: Dice) -> tuple[str, list[str]]:
-    """Draw a context and the 2 to 4 categories of one picture.
+def choose_categories(dice: Dice, crowd: str = "few") -> tuple[str, list[str]]:
+    """Draw a context and the categories of one picture: 2 to 4, or 8 to 14 of three contexts where there are many.
 
     >>> import numpy as np
     >>> context, names = choose_categories(Dice(np.random.Generator(np.random.PCG64(3))))
     >>> context in CONTEXTS, 2 <= len(names) <= 4, len(set(names)) == len(names)
     (True, True, True)
     """
-    context = list(CONTEXTS)[dice.weighted([c.share for c in CONTEXTS.values()])]
-    count = LABEL_COUNTS[dice.weighted(LABEL_COUNT_WEIGHTS)]
-    weights = {name: CONTEXTS[context].weights.get(name, UNUSUAL_WEIGHT) for name in CATEGORIES}
+    kind = CROWDS[crowd]
+    shares = {name: context.share for name, context in CONTEXTS.items()}
+    contexts: list[str] = []
+    for _ in range(kind.contexts):
+        contexts.append(list(shares)[dice.weighted(list(shares.values()))])
+        del shares[contexts[-1]]
+    count = kind.counts[dice.weighted(kind.weights)]
+    weights = {
+        name: sum(CONTEXTS[context].weights.get(name, UNUSUAL_WEIGHT) for context in contexts)
+        for name in CATEGORIES
+    }
     chosen: list[str] = []
     while len(chosen) < count:
         name = list(weights)[dice.weighted(list(weights.values()))]
@@ -88,4 +110,4 @@ def choose_categories(dice: Dice) -> tuple[str, list[str]]:
         if len(chosen) < count and companion in weights and dice.chance(COMPANION_SHARE):
             chosen.append(companion)
             del weights[companion]
-    return context, chosen
+    return contexts[0], chosen

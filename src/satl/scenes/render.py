@@ -25,8 +25,11 @@ MIN_VISIBLE = 0.6
 """Smallest visible part of a labelled object, counted on its own silhouette inside the frame."""
 
 _TRIES = 40
-_ALONE = 1
-"""Part of the seed of pictures of one object, so that they never share random numbers with a scene."""
+_ALONE, _MANY = 1, 2
+"""Parts of the seed of pictures of one object and of many, so that they share no random numbers with other scenes."""
+_HORIZON = (0.46, 0.62)
+_HIGH_HORIZON = (0.2, 0.32)
+"""Where many objects need ground to stand on."""
 _CONTOUR = (38, 34, 44)
 
 
@@ -182,17 +185,24 @@ def visible_parts(items: list[SceneItem]) -> list[float]:
     return parts[::-1]
 
 
-def compose(index: int, seed: int = 0) -> Scene:
+def compose(index: int, seed: int = 0, crowd: str = "few") -> Scene:
     """Decide everything about scene ``index``: context, objects, their poses and places.
 
     Objects are moved until each shows at least :data:`MIN_VISIBLE` of itself; if that does not
     succeed they become smaller, down to a size at which they stand side by side.
+
+    Args:
+        index: of the scene.
+        seed: of the data set.
+        crowd: a kind of :data:`satl.scenes.contexts.CROWDS`.
     """
-    dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index]))))
-    context, names = choose_categories(dice)
+    many = crowd == "many"
+    entropy = [seed, index, _MANY] if many else [seed, index]
+    dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy))))
+    context, names = choose_categories(dice, crowd)
     look = dice.pick(list(CONTEXTS)) if dice.chance(FOREIGN_BACKDROP) else context
-    around = _surroundings(dice, look)
-    shrink = {2: 1.08, 3: 1.0, 4: 0.88}[len(names)]
+    around = _surroundings(dice, look, _HIGH_HORIZON if many else _HORIZON)
+    shrink = 1.5 / math.sqrt(len(names)) if many else {2: 1.08, 3: 1.0, 4: 0.88}[len(names)]
     objects = [_make_item(dice, name, shrink) for name in names]
     if dice.chance(0.12):
         twin = dice.pick(names)
@@ -226,13 +236,13 @@ def compose_object(index: int, seed: int = 0) -> Scene:
     """
     dice = Dice(np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, index, _ALONE]))))
     name, look = dice.pick(list(CATEGORIES)), dice.pick(list(CONTEXTS))
-    around = _surroundings(dice, look)
+    around = _surroundings(dice, look, _HORIZON)
     item = _make_item(dice, name, dice.between(0.8, 1.25))
     return Scene(look, around, _arrange(dice, [item], [], around))
 
 
-def _surroundings(dice: Dice, look: str) -> Surroundings:
-    horizon = dice.between(0.46, 0.62)
+def _surroundings(dice: Dice, look: str, horizons: tuple[float, float]) -> Surroundings:
+    horizon = dice.between(*horizons)
     light = _make_light(dice)
     backdrop = Brush(dice)
     gradient = BACKDROPS[look](backdrop, horizon)
@@ -266,13 +276,14 @@ def _arrange(
 
 
 def _side_by_side(objects: list[SceneItem]) -> list[SceneItem]:
-    """Last resort: one object in each quarter of the picture, small enough to fit."""
+    """Last resort: one object in each cell of a square grid, of four where they are enough, small enough to fit."""
+    rows = 2 if len(objects) <= 4 else math.ceil(math.sqrt(len(objects)))
     for number, item in enumerate(objects):
         span = max(item.high[0] - item.low[0], item.high[1] - item.low[1])
-        item.scale *= min(1.0, 0.47 / span)
+        item.scale *= min(1.0, 0.94 / rows / span)
         item.__post_init__()
-        item.x = 0.25 + 0.5 * (number % 2) - (item.low[0] + item.high[0]) / 2
-        item.y = 0.25 + 0.5 * (number // 2) - (item.low[1] + item.high[1]) / 2
+        item.x = (0.5 + number % rows) / rows - (item.low[0] + item.high[0]) / 2
+        item.y = (0.5 + number // rows) / rows - (item.low[1] + item.high[1]) / 2
     return list(objects)
 
 

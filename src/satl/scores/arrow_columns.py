@@ -73,8 +73,9 @@ def _matrix(columns: Sequence[Any]) -> npt.NDArray[np.float32]:
     if not columns:
         return np.empty((0, 0), dtype=np.float32)
     result = np.empty((len(columns), len(columns[0])), dtype=np.float32)
-    for place, column in enumerate(columns):
-        result[place] = column.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused with its place
+        for place, column in enumerate(columns):
+            result[place] = column.to_numpy(zero_copy_only=False)
     return result.T
 
 
@@ -118,7 +119,8 @@ def _long(path: Path, batches: Iterator[Any], known: frozenset[str] | None) -> S
             remedy="remove one of them",
         )
     matrix = np.full((len(images), len(labels)), np.nan, dtype=np.float32)
-    matrix[row, label] = score
+    with np.errstate(over="ignore"):
+        matrix[row, label] = score
     wanted = [name for name in labels if known is None or name in known]
     others = [name for name in labels if known is not None and name not in known]
     block = matrix if len(wanted) == len(labels) else matrix[:, [labels[name] for name in wanted]]
@@ -130,6 +132,12 @@ def _numbers(column: Any, numbered: dict[str, int], path: Path) -> npt.NDArray[n
     import pyarrow as pa
 
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    if coded.null_count:
+        raise TableError(
+            f"row {int(np.argmax(coded.is_null().to_numpy(zero_copy_only=False))) + 1} names no image or no label",
+            where=path,
+            remedy="fill it in or remove the row",
+        )
     names = _texts(coded.dictionary, path)
     lookup = np.array([numbered.setdefault(name, len(numbered)) for name in names], dtype=np.int64)
     return lookup[coded.indices.to_numpy(zero_copy_only=False)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from satl.errors import RunError, Sentence, Task
+from satl.errors import RunError, Sentence, TableError, Task
+from satl.labels.io.arrow_files import arrow_errors
+from satl.parsing import parse_json
 
 MANIFEST, BROKEN = "_predictions.json", "_broken.csv"
 """Files beside the table; programs that read a folder of Parquet files ignore names that begin with ``_``."""
@@ -31,12 +32,17 @@ def part_files(folder: Path) -> list[Path]:
         RunError: some are still missing.
     """
     content = read_manifest(folder / MANIFEST)
-    try:
-        count = -(-int(content["images"]) // int(content["part_size"]))
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise _no_manifest(folder / MANIFEST) from None
-    files = [part_file(folder, number) for number in range(count)]
-    absent = sum(not file.is_file() for file in files)
+    images, part_size = content.get("images"), content.get("part_size")
+    if type(images) is not int or type(part_size) is not int or min(images, part_size) < 1:
+        raise _no_manifest(folder / MANIFEST)
+    count = -(-images // part_size)
+    # What is there is counted, not what the manifest claims: it may claim any number.
+    present = {file.name for file in folder.glob("part-*.parquet")}
+    if len(present) < count:
+        absent = count - len(present)
+    else:
+        files = [part_file(folder, number) for number in range(count)]
+        absent = sum(file.name not in present for file in files)
     if absent:
         raise RunError(
             f"{absent:,} of {count:,} files of predictions are still missing",
@@ -49,7 +55,7 @@ def part_files(folder: Path) -> list[Path]:
 def read_manifest(file: Path) -> dict[str, Any]:
     """Return the content of the manifest of a folder."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict):
@@ -63,13 +69,14 @@ def _no_manifest(file: Path) -> RunError:
 
 def broken_images(file: Path) -> list[tuple[str, str]] | None:
     """Return the images of a part that could not be read; None: there is no such part yet."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     if not file.is_file():
         return None
     try:
-        found = json.loads((pq.read_schema(file).metadata or {})[b"broken"])
-    except (pa.ArrowInvalid, OSError, KeyError, ValueError):
+        with arrow_errors(file, "Parquet"):
+            metadata = pq.read_schema(file).metadata or {}
+        found = [(str(image), str(reason)) for image, reason in parse_json(metadata[b"broken"])]
+    except (TableError, KeyError, ValueError, TypeError):
         return None  # not one of ours, or damaged: it is made again
-    return [(image, reason) for image, reason in found]
+    return found

@@ -72,7 +72,8 @@ def _in_own_order(opened: ScoreFile, file: Path, encoding: str | None) -> ScoreT
     names: list[str] = []
     first = 0
     for images, block in blocks:
-        values[first : first + len(block)] = block
+        with np.errstate(over="ignore"):  # what becomes infinite is refused with its place
+            values[first : first + len(block)] = block
         first += len(block)
         names.extend(images or ())
     images_named = bool(names) or not rows

@@ -118,7 +118,7 @@ class ScoreTable:
             )
         cells = np.ix_(rows, table.index.classes.find(classes))
         truth = None if table.truth is None else table.truth[cells]
-        return LabelTable(images, classes, table.cells[cells], None, truth)
+        return LabelTable(images, classes, table.cells[cells], None, truth, "signed")
 
     def _of_table(self, what: str, names: tuple[str, ...], path: Path) -> tuple[str, ...]:
         count = len(self.images if what == "images" else self.classes)

@@ -7,6 +7,7 @@ from satl.scoring.probability import ProbabilityGenerator
 from satl.scoring.probe import ProbeLogits, fit_probe, probe_logits
 from satl.scoring.prototypes import PrototypeGenerator
 from satl.scoring.teacher import TeacherGenerator
+from satl.scoring.text import TextGenerator, text_statistics
 
 __all__ = [
     "CrossImageGenerator",
@@ -19,6 +20,8 @@ __all__ = [
     "PrototypeGenerator",
     "Survey",
     "TeacherGenerator",
+    "TextGenerator",
     "fit_probe",
     "probe_logits",
+    "text_statistics",
 ]

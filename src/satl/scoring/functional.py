@@ -80,6 +80,46 @@ def cross_image_scores(
     return scores.t(), (count > 0).t()
 
 
+def shared_cross_image_scores(
+    vectors: Tensor, bank: Tensor, usable: Tensor, owners: Tensor | None = None, images: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Do what :func:`cross_image_scores` does where all classes of an image have one and the same feature.
+
+    The mean cosine to a class's stored features is then one product with their mean: the work grows with B C D and with
+    C E D, not with B C E D. What an image stored itself is taken out again.
+
+    Args:
+        vectors: ``(B, D)`` features of the images.
+        bank: ``(C, E, D)`` stored features of unit length.
+        usable: ``(C, E)`` booleans, false for empty slots.
+        owners: ``(C, E)`` index of the image each stored feature came from.
+        images: ``(B,)`` index of each image of the batch, each once.
+
+    Returns:
+        ``(B, C)`` float32 scores in [-1, 1] and ``(B, C)`` booleans, false where no slot could be used (score 0).
+    """
+    classes, slots, _ = bank.shape
+    with torch.autocast(vectors.device.type, enabled=False):
+        unit = F.normalize(vectors.float(), dim=-1, eps=1e-9)
+        stored = torch.where(usable.unsqueeze(-1), bank.float(), 0.0)
+        total = unit @ stored.sum(1).t()
+        count = usable.sum(1).expand(len(unit), -1)
+        if owners is not None and images is not None:
+            ascending, order = images.sort()
+            at = torch.searchsorted(ascending, owners.flatten()).clamp(max=len(images) - 1)
+            own = (ascending[at] == owners.flatten()) & usable.flatten()
+            row = order[at]
+            cosine = (unit.index_select(0, row) * stored.flatten(0, 1)).sum(-1)
+            place = row * classes + torch.arange(classes, device=row.device).repeat_interleave(slots)
+            total = total - total.new_zeros(total.numel()).index_add(
+                0, place, torch.where(own, cosine, 0.0)
+            ).view_as(total)
+            count = count - count.new_zeros(total.numel()).index_add(0, place, own.long()).view_as(count)
+    # The difference of two sums leaves a little where nothing is left.
+    scores = torch.where(count > 0, total / count.clamp(min=1), 0.0).clamp(-1.0, 1.0)
+    return scores, count > 0
+
+
 _CANDIDATES = 32  # for the start of each cluster; the best one is kept, which makes further attempts needless
 _ITERATIONS = 100
 

@@ -22,6 +22,8 @@ class GeneratorInputs(NamedTuple):
     """``(B, C)`` of the class head."""
     teacher: Tensor | None = None
     """``(B, C)`` class probabilities of an average of past weights on a clean view, where a method needs it."""
+    vectors: Tensor | None = None
+    """``(B, D)`` of the pictures as they came in, for runs on features."""
 
 
 class GeneratorScores(NamedTuple):

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from satl.checks.tensor_checks import check_signed, known_cells
+from satl.checks.tensor_checks import as_signed, known_cells
 from satl.errors import ArrayError
 
 PENALTIES = (3e-5, 1e-4, 3e-4, 1e-3)
@@ -37,6 +37,10 @@ class ProbeLogits(nn.Module):
         """Keep the logits ``(R, C)`` of the rows ``(R,)`` of a table of ``num_images``."""
         whole = logits.new_zeros(num_images, logits.shape[1])
         self.logits = whole.index_copy_(0, rows, logits).to(self.logits)
+
+    def keep_all(self, logits: Tensor) -> None:
+        """Keep the logits ``(N, C)`` of all images of a table, without a copy of them."""
+        self.logits = logits.to(self.logits)
 
     def probabilities(self, rows: Tensor) -> Tensor:
         """Return the probe's probabilities ``(B, C)`` of the images of ``rows``."""
@@ -127,7 +131,12 @@ class LinearProbe(nn.Module):
 
 @torch.no_grad()
 def fit_probe(
-    features: Tensor, labels: Tensor, penalties: Sequence[float] = PENALTIES, folds: int = FOLDS
+    features: Tensor,
+    labels: Tensor,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = FOLDS,
+    *,
+    encoding: str | None = None,
 ) -> tuple[LinearProbe, Tensor]:
     """Fit a probe, with the penalty that fits the known cells of left-out folds best.
 
@@ -136,11 +145,13 @@ def fit_probe(
         labels: ``(N, C)`` with +1, -1, 0.
         penalties: to choose from; see :meth:`LinearProbe.fit`.
         folds: the images n, n + folds, ... are a fold.
+        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+            named.
 
     Returns:
         The probe, fitted to all known cells, and logits ``(N, C)`` of fits to the other folds.
     """
-    check_signed(labels)
+    labels = as_signed(labels, encoding)
     if features.ndim != 2 or labels.ndim != 2 or features.shape[0] != labels.shape[0]:
         raise ArrayError(
             f"features (N, D) and labels (N, C) must be of the same images, got {tuple(features.shape)} and "
@@ -165,7 +176,12 @@ def fit_probe(
 
 @torch.no_grad()
 def probe_logits(
-    features: Tensor, labels: Tensor, penalties: Sequence[float] = PENALTIES, folds: int = FOLDS
+    features: Tensor,
+    labels: Tensor,
+    penalties: Sequence[float] = PENALTIES,
+    folds: int = FOLDS,
+    *,
+    encoding: str | None = None,
 ) -> Tensor:
     """Return the logits ``(N, C)`` of a probe, each from a fit that did not see the cell.
 
@@ -178,6 +194,8 @@ def probe_logits(
         labels: ``(N, C)`` with +1, -1, 0.
         penalties: to choose from; see :meth:`LinearProbe.fit`.
         folds: the images n, n + folds, ... are a fold.
+        encoding: as in :func:`fit_probe`.
     """
-    probe, left_out = fit_probe(features, labels, penalties, folds)
+    labels = as_signed(labels, encoding)
+    probe, left_out = fit_probe(features, labels, penalties, folds, encoding="signed")
     return torch.where(known_cells(labels), left_out, probe(features))

@@ -10,6 +10,7 @@ from satl.thresholds.precise import PrecisionThreshold
 from satl.thresholds.proportion import ProportionThreshold
 from satl.thresholds.rule import CountingThreshold, HistogramThreshold, ThresholdRule
 from satl.thresholds.semantic_aware import SemanticAwareThreshold
+from satl.thresholds.shrunken import ShrunkenThreshold
 
 __all__ = [
     "CountingThreshold",
@@ -23,5 +24,6 @@ __all__ = [
     "PrecisionThreshold",
     "ProportionThreshold",
     "SemanticAwareThreshold",
+    "ShrunkenThreshold",
     "ThresholdRule",
 ]

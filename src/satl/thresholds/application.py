@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from satl.checks.array_checks import as_labels
 from satl.thresholds.rule import ThresholdRule
 
 
@@ -46,10 +47,12 @@ class ClassThreshold:
 def apply_rule(
     rule: ThresholdRule,
     scores: npt.NDArray[np.float32],
-    labels: npt.NDArray[np.int8],
+    labels: npt.ArrayLike,
     classes: tuple[str, ...],
-    truth: npt.NDArray[np.int8] | None = None,
+    truth: npt.ArrayLike | None = None,
     updates: int | None = None,
+    *,
+    encoding: str | None = None,
 ) -> list[ClassThreshold]:
     """Show a rule all scores, let it set its thresholds, and count what they accept.
 
@@ -61,6 +64,8 @@ def apply_rule(
         truth: (N, C) hidden truth of unknown cells, 0 where it is not known either.
         updates: how often the rule is updated, at least once, each time after seeing all scores. None: go where updates
             would end (the ideal thresholds of a rule that moves step by step).
+        encoding: what the values of ``labels`` and ``truth`` mean, if other. Either of them with 0 and without -1 is
+            refused unless one is named. The rule itself must be for ``signed`` labels.
 
     Raises:
         NotImplementedError: updates of this rule end nowhere, so that their number must be given.
@@ -72,7 +77,9 @@ def apply_rule(
     >>> round(row.threshold, 3), row.accepted, row.precision, row.recall
     (0.9, 0, 1.0, 1.0)
     """
-    values, cells = torch.from_numpy(np.array(scores)), torch.from_numpy(np.array(labels))
+    known = as_labels(labels, scores.shape, encoding=encoding)
+    judged = None if truth is None else as_labels(truth, scores.shape, "truth", encoding)
+    values, cells = torch.from_numpy(np.array(scores)), torch.from_numpy(np.array(known))
     images = torch.arange(len(values))
     for _ in range(updates or 0):
         rule.observe(values, cells)
@@ -86,8 +93,8 @@ def apply_rule(
         filled = rule.pseudo_labels(values, cells, images)
     accepted = ((cells == 0) & (filled > 0)).numpy()
     above = (values > rule.value).numpy()
-    present, absent = labels > 0, labels < 0
-    hidden = np.zeros_like(labels) if truth is None else np.where(labels == 0, truth, 0)
+    present, absent = known > 0, known < 0
+    hidden = np.zeros_like(known) if judged is None else np.where(known == 0, judged, 0)
     right, wrong = _count(accepted & (hidden > 0)), _count(accepted & (hidden < 0))
     ratios = (
         _ratio(_count(above & present), _count(above & (present | absent))),
@@ -101,7 +108,7 @@ def apply_rule(
             float(str(np.float32(rule.value[c]))),  # the shortest number that is the same threshold
             int(present[:, c].sum()),
             int(absent[:, c].sum()),
-            int((labels[:, c] == 0).sum()),
+            int((known[:, c] == 0).sum()),
             int(accepted[:, c].sum()),
             *(float(ratio[c]) for ratio in ratios),
         )

@@ -23,6 +23,7 @@ class FixedThreshold(ThresholdRule):
     Args:
         num_classes: number of classes.
         confidence: the constant.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     References: Sohn et al., FixMatch, 2020; Rizve et al., In defense of pseudo-labeling (UPS), 2021.
 
@@ -32,8 +33,8 @@ class FixedThreshold(ThresholdRule):
     tensor([[1, 0]])
     """
 
-    def __init__(self, num_classes: int, confidence: float = 0.95) -> None:
-        super().__init__(num_classes)
+    def __init__(self, num_classes: int, confidence: float = 0.95, encoding: str = "signed") -> None:
+        super().__init__(num_classes, encoding)
         check_shares(confidence=confidence)
         self.confidence = confidence
 

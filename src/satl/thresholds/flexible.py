@@ -28,6 +28,7 @@ class FlexibleThreshold(CountingThreshold):
         num_classes: number of classes.
         confidence: the threshold of the class that is learned best (published: 0.95).
         floor: the lowest threshold.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     Reference: Zhang et al., FlexMatch, 2021.
 
@@ -39,17 +40,19 @@ class FlexibleThreshold(CountingThreshold):
     tensor([0.9000, 0.5000])
     """
 
-    def __init__(self, num_classes: int, confidence: float = 0.95, floor: float = 0.5) -> None:
+    def __init__(
+        self, num_classes: int, confidence: float = 0.95, floor: float = 0.5, encoding: str = "signed"
+    ) -> None:
         if not 0.0 <= floor <= confidence <= 1.0:
             raise ValueError(f"0 <= floor <= confidence <= 1 is needed, got {floor} and {confidence}.")
-        super().__init__(num_classes, 4, num_classes)
+        super().__init__(num_classes, 4, num_classes, encoding=encoding)
         self.confidence = confidence
         self.floor = floor
 
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Count the unknown cells above the confidence, all unknown cells, and the known ones of either sign."""
-        self.check_batch(scores, labels)
+        labels = self.check_batch(scores, labels)
         scores = scores.detach().float()
         counted = ~scores.isnan()
         unknown = counted & ~known_cells(labels)

@@ -7,6 +7,8 @@ section on analysis swaps the two names. Here they are ``negative_quantile`` and
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -186,7 +188,7 @@ def proportion_thresholds(counts: Tensor, min_count: int = 1) -> Tensor:
     wanted = positives * unknown // known.clamp(min=1)
     last_rejected = _bin_of_rank(counts[2], unknown - wanted)
     usable = (positives > 0) & (negatives > 0) & (unknown > 0) & (known >= min_count)
-    return torch.where(usable, _below_bin(last_rejected + 1, counts.shape[-1]), torch.nan)
+    return torch.where(usable, below_bin(last_rejected + 1, counts.shape[-1]), torch.nan)
 
 
 def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> Tensor:
@@ -209,7 +211,7 @@ def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> 
     tensor([0.5000], dtype=torch.float64)
     """
     bins = counts.shape[-1]
-    wrong, right = _accepted_from(counts)
+    wrong, right = accepted_from(counts)
     negatives, positives = wrong[:, 0], right[:, 0]
     weight = beta * beta
     score = (1.0 + weight) * right / (weight * positives.unsqueeze(-1) + right + wrong).clamp(min=1e-12)
@@ -218,7 +220,7 @@ def metric_thresholds(counts: Tensor, beta: float = 1.0, min_count: int = 1) -> 
     position = torch.arange(bins, device=counts.device)
     highest = torch.where(score == best.unsqueeze(-1), position, 0).amax(-1)
     usable = (positives > 0) & (negatives > 0) & (positives + negatives >= min_count) & (best > 0)
-    return torch.where(usable, _below_bin(highest, bins), torch.nan)
+    return torch.where(usable, below_bin(highest, bins), torch.nan)
 
 
 def precision_thresholds(counts: Tensor, precision: float = 0.97, min_count: int = 1) -> Tensor:
@@ -242,17 +244,17 @@ def precision_thresholds(counts: Tensor, precision: float = 0.97, min_count: int
     (tensor([0.6000], dtype=torch.float64), tensor([0.9000], dtype=torch.float64))
     """
     bins = counts.shape[-1]
-    wrong, right = _accepted_from(counts)
+    wrong, right = accepted_from(counts)
     # The small constant keeps 9 of 10 at 0.9 whatever the rounding of the product.
     enough = (counts[1] > 0) & (right >= precision * (right + wrong) - 1e-9)
     position = torch.arange(bins, device=counts.device)
     lowest = torch.where(enough, position, bins).amin(-1)
     negatives, positives = wrong[:, 0], right[:, 0]
     usable = (positives > 0) & (negatives > 0) & (positives + negatives >= min_count)
-    return torch.where(usable, _below_bin(lowest, bins), torch.nan)
+    return torch.where(usable, below_bin(lowest, bins), torch.nan)
 
 
-def _accepted_from(counts: Tensor) -> tuple[Tensor, Tensor]:
+def accepted_from(counts: Tensor) -> tuple[Tensor, Tensor]:
     """Return how many known negatives and positives ``(C, bins)`` are accepted if the bins from each one on are."""
     negatives, positives = counts[:2].flip(-1).cumsum(-1).flip(-1)
     return negatives, positives
@@ -271,10 +273,10 @@ def share_threshold(counts: Tensor, share: Tensor | float) -> Tensor:
     unknown = counts[2].sum()
     wanted = (share * counts.sum().double() + 1e-9).floor().long()
     last_rejected = _bin_of_rank(counts[2], unknown - wanted)
-    return torch.where(unknown > 0, _below_bin(last_rejected + 1, counts.shape[-1]), torch.nan)
+    return torch.where(unknown > 0, below_bin(last_rejected + 1, counts.shape[-1]), torch.nan)
 
 
-def _below_bin(bin_index: Tensor, bins: int) -> Tensor:
+def below_bin(bin_index: Tensor, bins: int) -> Tensor:
     """Return the largest float32 below a bin's lower edge, so that exactly this bin and those above pass.
 
     Beyond the last bin that is 1.0, above which no score lies.
@@ -371,6 +373,20 @@ def negative_labels(scores: Tensor, labels: Tensor, thresholds: Tensor | float) 
     scores, thresholds = scores.detach().float(), thresholds.detach().float()
     absent = ~known_cells(labels) & (scores < 1.0 - thresholds) & (scores <= thresholds)
     return torch.where(absent, -torch.ones_like(labels), labels)
+
+
+def fused_labels(filled: Sequence[Tensor]) -> Tensor:
+    """Fuse the labels that several generators filled: known cells, and 1 where at least one of them says so.
+
+    Args:
+        filled: ``(B, C)`` each, the same known cells in all, with +1, -1, and 0 where a generator says nothing.
+
+    >>> fused_labels([torch.tensor([[-1, 0, 1, 0]]), torch.tensor([[-1, 0, 1, 1]])])
+    tensor([[-1,  0,  1,  1]])
+    """
+    together = torch.stack(tuple(filled))
+    # Generators emit positives only, so that a cell is negative for all of them or for none.
+    return torch.where((together > 0).any(0), 1, together[0]).to(together.dtype)
 
 
 def largest_cells(scores: Tensor, candidates: Tensor, count: Tensor | int) -> Tensor:

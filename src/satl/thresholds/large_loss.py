@@ -36,6 +36,7 @@ class LargeLossThreshold(HistogramThreshold):
         permanent: remember accepted cells; :meth:`pseudo_labels` then needs the index of each image.
         memory: how many cells the permanent variant remembers, at 16 bytes each.
         bins: resolution of the histograms behind ``value``.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     Reference: Kim et al., Large loss matters in weakly supervised multi-label classification, 2022.
 
@@ -64,12 +65,13 @@ class LargeLossThreshold(HistogramThreshold):
         permanent: bool = False,
         memory: int = 1_000_000,
         bins: int = 2048,
+        encoding: str = "signed",
     ) -> None:
         if not 0.0 <= share_step <= 1.0 or memory < 1:
             raise ValueError(
                 f"share_step must lie in [0, 1] and memory be at least 1, got {share_step} and {memory}."
             )
-        super().__init__(num_classes, 3, bins, min_count=1)
+        super().__init__(num_classes, 3, bins, min_count=1, encoding=encoding)
         self.share_step = share_step
         self.permanent = permanent
         self.memory = memory
@@ -103,9 +105,9 @@ class LargeLossThreshold(HistogramThreshold):
 
         A score of -1 means nothing and is never chosen.
         """
-        self.check_batch(scores, labels)
+        own = self.check_batch(scores, labels)
         # The largest of all processes: each looks at the cells of all and takes its own from the answer.
-        own, scores, labels = labels, gather_across(scores), gather_across(labels)
+        given, scores, labels = labels, gather_across(scores), gather_across(own)
         unknown = ~known_cells(labels)
         candidates = unknown & (scores.detach() > -1.0)
         step = labels.numel() * self.share_step
@@ -124,7 +126,7 @@ class LargeLossThreshold(HistogramThreshold):
             if self.training:
                 self._remember(torch.where(fresh, keys, _EMPTY))
             chosen = remembered | fresh
-        return torch.where(own_part(chosen), torch.ones_like(own), own)
+        return torch.where(own_part(chosen), torch.ones_like(given), given)
 
     def _known_keys(self, keys: Tensor) -> Tensor:
         place = torch.searchsorted(self.sorted_keys, keys).clamp(max=self.memory - 1)

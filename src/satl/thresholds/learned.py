@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from satl.checks.tensor_checks import as_thresholds, check_cells, known_cells
 from satl.distributed import count_per_process
-from satl.thresholds.rule import HistogramThreshold
+from satl.thresholds.rule import HistogramThreshold, check_shares
 
 
 def threshold_learning(scores: Tensor, labels: Tensor, thresholds: Tensor) -> Tensor:
@@ -75,11 +75,12 @@ def resting_thresholds(counts: Tensor) -> Tensor:
 class LearnedThreshold(HistogramThreshold):
     """Learn thresholds by gradient descent, together with the network (HST's DTL).
 
-    ``value`` is a parameter that starts at 1.0. :meth:`loss` has to be part of what is minimised; training adds it
-    in stage 2 and keeps the optimiser away from the thresholds before. At 1.0 hardly any cell lies above, so it is
-    the optimiser's weight decay that lowers the threshold at first: with Adam by about the learning rate a step,
+    ``value`` is a parameter that starts at ``initial``. :meth:`loss` has to be part of what is minimised; training
+    adds it in stage 2 and keeps the optimiser away from the thresholds before. At 1.0 hardly any cell lies above, so it
+    is the optimiser's weight decay that lowers the threshold at first: with Adam by about the learning rate a step,
     until scores of known cells lie above it. Without weight decay (``decay=False``), or where it acts on weights
-    apart from the gradient (AdamW), a threshold can stay at 1.0 for ever.
+    apart from the gradient (AdamW), a threshold can stay at 1.0 for ever: a short training, or a low learning rate,
+    wants a lower ``initial`` or an own ``rate``.
 
     Args:
         num_classes: C.
@@ -87,6 +88,9 @@ class LearnedThreshold(HistogramThreshold):
         shared: one threshold for all classes, as in HST's code; otherwise each class learns its own.
         decay: let weight decay act on the thresholds, as HST's code does.
         bins: resolution of :meth:`limit`, which is for looking at thresholds outside of training.
+        initial: the threshold of every class before any step (HST: 1).
+        rate: the learning rate of the thresholds; None: that of the network's head, as in HST's code.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     >>> rule = LearnedThreshold(num_classes=2)
     >>> rule.loss(torch.tensor([[1.0, 0.5]]), torch.tensor([[1, 0]])).backward()
@@ -104,16 +108,24 @@ class LearnedThreshold(HistogramThreshold):
         shared: bool = True,
         decay: bool = True,
         bins: int = 2048,
+        initial: float = 1.0,
+        rate: float | None = None,
+        encoding: str = "signed",
     ) -> None:
-        super().__init__(num_classes, 2, bins, min_count=1)
+        super().__init__(num_classes, 2, bins, min_count=1, encoding=encoding)
         if weight < 0.0:
             raise ValueError(f"weight must be at least 0, got {weight}.")
+        if rate is not None and not rate > 0.0:
+            raise ValueError(f"rate must be above 0, got {rate}.")
+        check_shares(initial=initial)
         del self._buffers["value"]
-        self.value = nn.Parameter(torch.ones(num_classes))
+        self.value = nn.Parameter(torch.full((num_classes,), float(initial)))
         self.weight = weight
         self.shared = shared
         self.undecayed = not decay
         """Asked for by the optimiser: whether weight decay leaves the parameters of this module alone."""
+        self.own_rate = rate
+        """Asked for by the optimiser: the learning rate of the parameters of this module, if other than the head's."""
 
     def loss(self, scores: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted loss of scores and labels, both ``(B, C)``."""
@@ -122,7 +134,7 @@ class LearnedThreshold(HistogramThreshold):
             # The value of every class, the gradient of all of them: as if there were one number.
             total = self.value.sum()
             thresholds = self.value.detach() + (total - total.detach())
-        return self.weight * threshold_learning(scores, labels, thresholds)
+        return self.weight * threshold_learning(scores, self.check_batch(scores, labels), thresholds)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return where the thresholds would come to rest; see :func:`resting_thresholds`."""

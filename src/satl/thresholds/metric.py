@@ -24,6 +24,7 @@ class MetricThreshold(HistogramThreshold):
         beta: what recall weighs beside precision; 1 is F1, below 1 counts precision more.
         bins: resolution of the histograms on [0, 1].
         min_count: a class with fewer known cells since the last update keeps its threshold.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     Reference: Xiao et al., Dual-decoupling learning and metric-adaptive thresholding for semi-supervised
     multi-label learning, 2024.
@@ -36,10 +37,17 @@ class MetricThreshold(HistogramThreshold):
     tensor([0.6000])
     """
 
-    def __init__(self, num_classes: int, beta: float = 1.0, bins: int = 2048, min_count: int = 1) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        beta: float = 1.0,
+        bins: int = 2048,
+        min_count: int = 1,
+        encoding: str = "signed",
+    ) -> None:
         if not beta > 0.0:
             raise ValueError(f"beta must be above 0, got {beta}.")
-        super().__init__(num_classes, 2, bins, min_count)
+        super().__init__(num_classes, 2, bins, min_count, encoding)
         self.beta = beta
 
     def thresholds_of(self, counts: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ class PrecisionThreshold(HistogramThreshold):
         rate: share of the way to that threshold that one update goes.
         bins: resolution of the histograms on [0, 1].
         min_count: a class with fewer known cells since the last update keeps its threshold.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     >>> import torch
     >>> rule = PrecisionThreshold(num_classes=1, precision=0.75, bins=10)
@@ -43,9 +44,10 @@ class PrecisionThreshold(HistogramThreshold):
         rate: float = 1.0,
         bins: int = 2048,
         min_count: int = 1,
+        encoding: str = "signed",
     ) -> None:
         check_shares(precision=precision, rate=rate)
-        super().__init__(num_classes, 2, bins, min_count)
+        super().__init__(num_classes, 2, bins, min_count, encoding)
         self.precision = precision
         self.rate = rate
 

@@ -23,6 +23,7 @@ class ProportionThreshold(HistogramThreshold):
         num_classes: number of classes.
         bins: resolution of the histograms on [0, 1].
         min_count: a class with fewer known cells since the last update keeps its threshold.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     Reference: Xie et al., Class-distribution-aware pseudo-labeling for semi-supervised multi-label learning, 2023.
 
@@ -35,8 +36,10 @@ class ProportionThreshold(HistogramThreshold):
             [1]])
     """
 
-    def __init__(self, num_classes: int, bins: int = 2048, min_count: int = 1) -> None:
-        super().__init__(num_classes, 3, bins, min_count)
+    def __init__(
+        self, num_classes: int, bins: int = 2048, min_count: int = 1, encoding: str = "signed"
+    ) -> None:
+        super().__init__(num_classes, 3, bins, min_count, encoding)
 
     def thresholds_of(self, counts: Tensor) -> Tensor:
         """Return the thresholds ``(C,)`` of counts ``(3, C, bins)``."""

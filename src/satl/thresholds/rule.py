@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from satl.checks.tensor_checks import check_signed
+from satl.checks.tensor_checks import LabelReader
 from satl.distributed import sum_across
 from satl.errors import ArrayError
 from satl.thresholds.functional import add_to_histogram, move_thresholds, pseudo_labels
@@ -28,6 +28,11 @@ class ThresholdRule(nn.Module):
     :meth:`observe` at every step and :meth:`update` at the start of each epoch of stage 2. All state lives in
     buffers, so checkpoints hold it; what differs between processes until an update adds it up is called
     ``counts``.
+
+    Args:
+        num_classes: number of classes.
+        encoding: what the labels mean that the rule is called with, by a name of :data:`satl.labels.ENCODINGS`; nothing
+            is guessed from a batch. Other values are refused (on an accelerator: in the first batch).
     """
 
     value: Tensor
@@ -36,11 +41,12 @@ class ThresholdRule(nn.Module):
     update_every: int | None = None
     """About so many steps between updates within an epoch, spread evenly; None: only at its start."""
 
-    def __init__(self, num_classes: int) -> None:
+    def __init__(self, num_classes: int, encoding: str = "signed") -> None:
         super().__init__()
         if num_classes < 1:
             raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
         self.num_classes = num_classes
+        self._labels = LabelReader(encoding)
         self.register_buffer("value", torch.ones(num_classes))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -59,9 +65,17 @@ class ThresholdRule(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Show the parameters: all plain attributes."""
+        """Show the parameters: all plain attributes, and the encoding unless it is satl's own."""
         hidden = ("training", "_")
-        return ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith(hidden))
+        shown = {k: v for k, v in vars(self).items() if not k.startswith(hidden)}
+        if self.encoding != "signed":
+            shown["encoding"] = self.encoding
+        return ", ".join(f"{k}={v!r}" for k, v in shown.items())
+
+    @property
+    def encoding(self) -> str:
+        """What the labels mean that the rule is called with."""
+        return self._labels.encoding
 
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it.
@@ -69,14 +83,17 @@ class ThresholdRule(nn.Module):
         A score that means nothing is NaN and is left out, whether its cell is known or not.
         """
 
-    def check_batch(self, scores: Tensor, labels: Tensor) -> None:
-        """Refuse scores and labels that are not of this rule's classes: they would be broadcast to them."""
+    def check_batch(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """Return the labels of a batch with +1, -1, 0.
+
+        Scores and labels that are not of this rule's classes are refused: they would be broadcast to them.
+        """
         if scores.shape != labels.shape or scores.dim() != 2 or scores.shape[1] != self.num_classes:
             raise ArrayError(
                 f"scores and labels must be (B, {self.num_classes}), got {tuple(scores.shape)} and "
                 f"{tuple(labels.shape)}."
             )
-        check_signed(labels)
+        return self._labels(labels)
 
     def update(self) -> None:
         """Move the thresholds."""
@@ -105,7 +122,7 @@ class ThresholdRule(nn.Module):
 
         Args:
             scores: ``(B, C)``.
-            labels: ``(B, C)`` with +1, -1, 0.
+            labels: ``(B, C)``.
         """
         raise NotImplementedError
 
@@ -120,8 +137,14 @@ class ThresholdRule(nn.Module):
         """Return ``labels`` in which unknown cells strictly above the threshold are 1; known cells stay.
 
         ``images`` ``(B,)``, the index of each image in the training set, is for rules that remember cells.
+        Labels come back in the encoding they had: present is 1 in all of them.
         """
-        return pseudo_labels(scores, labels, self.value)
+        signed = self._labels(labels)
+        return self._as_given(pseudo_labels(scores, signed, self.value), signed, labels)
+
+    def _as_given(self, filled: Tensor, signed: Tensor, labels: Tensor) -> Tensor:
+        """Return filled labels in the encoding of ``labels``, of which ``signed`` has the meaning."""
+        return filled if signed is labels else torch.where(filled != signed, torch.ones_like(labels), labels)
 
 
 class CountingThreshold(ThresholdRule):
@@ -133,8 +156,8 @@ class CountingThreshold(ThresholdRule):
 
     counts: Tensor
 
-    def __init__(self, num_classes: int, *shape: int) -> None:
-        super().__init__(num_classes)
+    def __init__(self, num_classes: int, *shape: int, encoding: str = "signed") -> None:
+        super().__init__(num_classes, encoding)
         self.register_buffer("counts", torch.zeros(*shape, dtype=torch.int64))
 
     @property
@@ -174,17 +197,19 @@ class HistogramThreshold(CountingThreshold):
         rows: 2 for known negatives and known positives, 3 for unknown cells as well.
         bins: resolution of the histograms.
         min_count: a class with fewer known cells since the last update keeps its threshold.
+        encoding: what the labels mean, see :class:`ThresholdRule`.
     """
 
-    def __init__(self, num_classes: int, rows: int, bins: int, min_count: int) -> None:
+    def __init__(
+        self, num_classes: int, rows: int, bins: int, min_count: int, encoding: str = "signed"
+    ) -> None:
         if bins < 2 or min_count < 1:
             raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")
-        super().__init__(num_classes, rows, num_classes, bins)
+        super().__init__(num_classes, rows, num_classes, bins, encoding=encoding)
         self.bins = bins
         self.min_count = min_count
 
     @torch.no_grad()
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Add the scores of one batch to the histograms."""
-        self.check_batch(scores, labels)
-        add_to_histogram(self.counts, scores, labels)
+        add_to_histogram(self.counts, scores, self.check_batch(scores, labels))

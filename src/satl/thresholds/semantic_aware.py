@@ -34,9 +34,11 @@ class SemanticAwareThreshold(HistogramThreshold):
         floor: the lowest ideal threshold. For scores that are probabilities one half makes sense: what is more
             likely absent than present is no positive, however low the few known positives of its class lie.
         update_every: about so many steps between updates within an epoch; training asks :meth:`updates_after`.
+        encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
     Shapes:
-        scores and labels ``(B, C)``; labels are +1 present, -1 absent, 0 unknown; ``value`` ``(C,)``.
+        scores and labels ``(B, C)``; labels are +1 present, -1 absent, 0 unknown, or as ``encoding`` says;
+        ``value`` ``(C,)``.
 
     Reference: SATL, arXiv 2507.23263, equations 3 to 5.
 
@@ -64,6 +66,7 @@ class SemanticAwareThreshold(HistogramThreshold):
         negatives_per_positive: float = 0.0,
         floor: float = 0.0,
         update_every: int | None = None,
+        encoding: str = "signed",
     ) -> None:
         check_shares(
             negative_quantile=negative_quantile, positive_quantile=positive_quantile, rate=rate, floor=floor
@@ -72,7 +75,7 @@ class SemanticAwareThreshold(HistogramThreshold):
             raise ValueError(f"convention must be 'rate' or 'eq5', got {convention!r}.")
         if not negatives_per_positive >= 0.0:
             raise ValueError(f"negatives_per_positive must be 0 or larger, got {negatives_per_positive}.")
-        super().__init__(num_classes, 2, bins, min_count)
+        super().__init__(num_classes, 2, bins, min_count, encoding)
         self.negatives_per_positive = negatives_per_positive
         self.floor = floor
         self.negative_quantile = negative_quantile

@@ -1,14 +1,15 @@
-"""From a batch of images to what a step reads: augmented pixels, labels and random numbers."""
+"""From a batch of images or features to what a step reads: augmented inputs, labels and random numbers."""
 
 from __future__ import annotations
 
 import torch
 
-from satl.images import Batch, Batches, EvalTransform, TrainAugment
+from satl.images import Batch, Batches
 from satl.methods import Learner, StepInputs
 from satl.methods.mixing import draw_shares
-from satl.runs.config import TrainingConfig
 from satl.runs.data import RunData
+from satl.runs.training_config import TrainingConfig
+from satl.training.build import Augment, Transform
 from satl.training.seeds import mix_seed
 
 
@@ -30,8 +31,8 @@ class BatchInputs:
         data: RunData,
         batches: Batches,
         learner: Learner,
-        augment: TrainAugment,
-        transform: EvalTransform,
+        augment: Augment,
+        transform: Transform,
     ) -> None:
         self.config, self.batches, self.learner = config, batches, learner
         self.augment, self.transform = augment, transform

@@ -11,13 +11,20 @@ from torch import nn
 
 from satl.distributed import world_size
 from satl.errors import ConfigError
+from satl.features import FeatureTable
+from satl.features.feature_statistics import mean_and_deviation, principal_components
+from satl.features.feature_views import MeanView, RandomView
 from satl.images import EvalTransform, TrainAugment
+from satl.images.images_config import ImagesConfig
 from satl.images.resample import by_bytes
-from satl.methods import Learner
+from satl.methods import FeatureVectors, Learner
 from satl.methods.method_parts import NETWORKS
 from satl.methods.networks import NetworkContext
 from satl.models import Backbone
-from satl.runs.config import ImagesConfig, RunConfig, TrainingConfig
+from satl.runs.config import RunConfig
+from satl.runs.data import RunData
+from satl.runs.settling import settled
+from satl.runs.training_config import TrainingConfig
 from satl.training.averaging import MovingAverage
 from satl.training.optimisers import make_optimiser
 from satl.training.step import TrainingStep
@@ -28,20 +35,58 @@ def build_learner(
     config: RunConfig,
     classes: tuple[str, ...],
     labels: np.ndarray[Any, np.dtype[np.int8]] | None = None,
+    features: FeatureVectors | None = None,
 ) -> Learner:
     """Build the learner of a configuration.
 
     Args:
         config: the run's configuration.
         classes: class names.
-        labels: ``(N, C)`` training labels for the graph and the known proportion. Without them the learner
+        labels: ``(N, C)`` training labels for the graph and the known shares. Without them the learner
             is a shell for a checkpoint that holds both, and no pretrained weights are fetched.
+        features: for a run on features, the vectors that come in.
     """
+    config = settled(config)
     method, parameters = config.method.configured()
-    context = NetworkContext(config.model, method, classes, labels)
+    context = NetworkContext(config.model, method, classes, labels, features)
     network = NETWORKS[method.network].build(context, parameters.network)
-    proportion = 1.0 if labels is None else float((labels != 0).mean())
-    return Learner(method, parameters, network, proportion)
+    backbone = getattr(network, "backbone", None)
+    if labels is not None and isinstance(backbone, Backbone):
+        backbone.require_size(config.images.input.size)
+    if labels is None:
+        return Learner(method, parameters, network, proportion=1.0)
+    known, positives = int(np.count_nonzero(labels)), int(np.count_nonzero(labels > 0))
+    return Learner(method, parameters, network, float((labels != 0).mean()), positives / max(known, 1))
+
+
+def feature_vectors(config: RunConfig, data: RunData) -> FeatureVectors | None:
+    """Return the vectors that come in, with their statistics over the training images; None for a run on images."""
+    if not isinstance(data.source, FeatureTable):
+        return None
+    unit_length = config.features.unit_length
+    if not config.features.standardise:
+        return FeatureVectors(data.source.dim, unit_length=unit_length)
+    rows, kept = data.rows("train"), config.features.kept_components(data.source.dim)
+    mean, deviation = mean_and_deviation(data.source, rows, unit_length)
+    if not kept:
+        return FeatureVectors(
+            data.source.dim, torch.from_numpy(mean), torch.from_numpy(deviation), unit_length
+        )
+    components, spread = principal_components(data.source, rows, mean, kept, unit_length)
+    return FeatureVectors(
+        data.source.dim,
+        torch.from_numpy(mean),
+        torch.full((kept,), spread),
+        unit_length,
+        torch.from_numpy(components),
+    )
+
+
+def feature_shell(config: RunConfig, dim: int) -> FeatureVectors:
+    """Return the vectors of ``dim`` numbers of a run whose checkpoint knows all that was learned from them."""
+    kept = config.features.kept_components(dim)
+    components = torch.zeros(kept, dim) if kept else None
+    return FeatureVectors(dim, unit_length=config.features.unit_length, components=components)
 
 
 def place_on_device(learner: Learner, device: torch.device, bf16: bool = False) -> Learner:
@@ -51,7 +96,8 @@ def place_on_device(learner: Learner, device: torch.device, bf16: bool = False) 
         learner.use_bfloat16_memory()
     if device.type == "cuda":
         backbone = learner.network.backbone
-        assert isinstance(backbone, Backbone)
+        if not isinstance(backbone, Backbone):
+            return learner  # features come in: there are no convolutions
         backbone.to(memory_format=torch.channels_last)
         if bf16 and torch.backends.cudnn.is_available() and torch.version.hip is None:
             backbone.fold_frozen()
@@ -93,6 +139,24 @@ def build_step(
     return step
 
 
+Augment = TrainAugment | RandomView
+"""From a batch as its source gives it to what the network sees in training."""
+Transform = EvalTransform | MeanView
+"""The same for validation, test and prediction."""
+
+
+def augment_of(config: RunConfig, data: RunData, device: torch.device, bf16: bool = False) -> Augment:
+    """Build the training augmentation of a run, on the device."""
+    if isinstance(data.source, FeatureTable):
+        return RandomView()
+    return build_augment(config.images, data.source.size, device, bf16)
+
+
+def transform_of(config: RunConfig, device: torch.device, bf16: bool = False) -> Transform:
+    """Build the transform of validation, test and prediction of a run, on the device."""
+    return MeanView() if config.on_features else build_transform(config.images, device, bf16)
+
+
 def build_augment(
     images: ImagesConfig, source_size: int, device: torch.device, bf16: bool = False
 ) -> TrainAugment:
@@ -101,19 +165,30 @@ def build_augment(
         raise ConfigError(
             f"images.crop_sizes: {list(images.crop_sizes)} must lie between 1 and the images' side {source_size}."
         )
+    taken = images.input
     return TrainAugment(
         source_size,
-        images.size,
+        taken.size,
         images.crop_sizes,
         flip=images.flip,
+        mean=taken.mean,
+        std=taken.std,
+        interpolation=taken.interpolation,
         jitter=images.jitter,
-        **_layout(device, bf16, (source_size, images.size)),
+        **_layout(device, bf16, (source_size, taken.size)),
     ).to(device)
 
 
 def build_transform(images: ImagesConfig, device: torch.device, bf16: bool = False) -> EvalTransform:
     """Build the transform of validation, test and prediction, on the device."""
-    return EvalTransform(images.size, **_layout(device, bf16)).to(device)
+    taken = images.input
+    return EvalTransform(
+        taken.size,
+        mean=taken.mean,
+        std=taken.std,
+        interpolation=taken.interpolation,
+        **_layout(device, bf16),
+    ).to(device)
 
 
 def _layout(device: torch.device, bf16: bool, sizes: tuple[int, int] | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from satl.errors import RunError
+from satl.runs.checkpoint_folders import DamagedError
 from satl.training.sharding import like, whole
 
 LEARNER = "learner.safetensors"
@@ -39,7 +39,11 @@ def save_module(content: dict[str, Tensor], path: Path) -> None:
 
 
 def load_module(module: nn.Module, path: Path) -> None:
-    """Read all parameters and buffers of a module; every name and shape must fit."""
+    """Read all parameters and buffers of a module; every name and shape must fit.
+
+    Raises:
+        DamagedError: they do not fit, or the file cannot be read.
+    """
     try:
         current = module.state_dict()
         content = {
@@ -48,9 +52,7 @@ def load_module(module: nn.Module, path: Path) -> None:
         }
         module.load_state_dict(content)
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise RunError(
-            f"{path}: does not fit the run's configuration or is damaged; start the run again or restore the file."
-        ) from error
+        raise DamagedError.of(path, "does not fit the run's configuration or is damaged") from error
 
 
 def save_state(state: dict[str, Any], path: Path) -> None:
@@ -70,11 +72,17 @@ def save_state(state: dict[str, Any], path: Path) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """Read what :func:`save_state` wrote."""
+    """Read what :func:`save_state` wrote.
+
+    Raises:
+        DamagedError: the file cannot be read.
+    """
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise RunError(f"{path}: cannot be read; start the run again or restore the file.") from error
+        raise DamagedError.of(path, "cannot be read") from error
+    if not isinstance(state, dict):
+        raise DamagedError.of(path, "does not hold the state of a training")
     return state
 
 

@@ -18,5 +18,8 @@ class Display:
     def epoch(self, row: dict[str, Any]) -> None:
         """Show the result of an epoch."""
 
+    def remark(self, text: str) -> None:
+        """Show a sentence about the training that a person should read."""
+
     def stop(self) -> None:
         """End, also after an error."""

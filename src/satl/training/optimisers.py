@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from satl.runs.config import TrainingConfig
+from satl.runs.training_config import TrainingConfig
 from satl.training.sharding import like
 
 
@@ -20,7 +20,8 @@ def make_optimiser(
     """Build the optimiser over all trained parameters, the backbone's and sharded ones in groups of their own.
 
     A module that says it is ``undecayed`` has its own parameters in a further group, without weight decay. So have
-    thresholds: they move from stage 2 on, and SGD in one kernel wants a group to begin as a whole.
+    thresholds: they move from stage 2 on, and SGD in one kernel wants a group to begin as a whole. Modules that have an
+    ``own_rate`` come first, in a group each; the last group always has the rate of the head.
 
     Args:
         learner: whose parameters to move.
@@ -38,7 +39,16 @@ def make_optimiser(
         if getattr(module, "undecayed", False)
         for parameter in module.parameters(recurse=False)
     }
+    groups: list[dict[str, Any]] = []
+    for module in learner.modules():
+        if (own_rate := getattr(module, "own_rate", None)) is not None:
+            own = list(module.parameters(recurse=False))
+            decay = {"weight_decay": 0.0} if spared.issuperset(own) else {}
+            groups.append({"params": own, "lr": own_rate, **decay})
+    placed = {parameter for group in groups for parameter in group["params"]}
     for name, parameter in learner.named_parameters():
+        if parameter in placed:
+            continue
         if parameter in spared:
             undecayed.append(parameter)
         elif name.startswith("rules."):
@@ -49,9 +59,7 @@ def make_optimiser(
     head_rate = config.head_lr or config.lr
     rest = (head, sharded, thresholds, undecayed)
     rates = ((backbone, config.lr), *((parameters, head_rate) for parameters in rest))
-    groups: list[dict[str, Any]] = [
-        {"params": parameters, "lr": rate} for parameters, rate in rates if parameters
-    ]
+    groups += [{"params": parameters, "lr": rate} for parameters, rate in rates if parameters]
     if undecayed:
         groups[-1]["weight_decay"] = 0.0
     device = next(learner.parameters()).device

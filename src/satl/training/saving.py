@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,9 +13,10 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from satl.distributed import process_rank, world_size
-from satl.errors import RunError, Sentence
+from satl.errors import RunError, SatlWarning, Sentence
 from satl.methods import Learner
-from satl.runs.run_folder import RunFolder
+from satl.runs.checkpoint_folders import DamagedError, require_whole
+from satl.runs.run_folder import RunFolder, epoch_checkpoint
 from satl.training.averaging import MovingAverage
 from satl.training.checkpoints import (
     AVERAGE,
@@ -62,12 +65,12 @@ class Saver:
             "best": best,
             "optimiser": whole(self.optimiser.state_dict()),
             "schedule": self.schedule.state_dict(),
-            "tally": _gathered(tally.state_dict()),
+            "tally": gathered(tally.state_dict()),
             "average_steps": self.average.steps if self.average is not None else 0,
             "data": self.fingerprint,
             "config": self.fixed,
-            "random": _gathered(random_states()),
-            "local": _gathered([_local_buffers(part) for part in self._parts()]),
+            "random": gathered(random_states()),
+            "local": gathered([_local_buffers(part) for part in self._parts()]),
         }
         contents = [module_content(part) for part in self._parts()]
         if process_rank() == 0:
@@ -77,12 +80,27 @@ class Saver:
                 save_state(state, path / STATE)
 
     def load_last(self, tally: EpochTally) -> tuple[int, int, dict[str, Any]]:
-        """Read what :meth:`save_last` wrote; return the epoch and step to resume at, and the best epoch so far."""
-        checkpoint = self.folder.checkpoint("last")
+        """Read what :meth:`save_last` wrote; return the epoch and step to resume at, and the best epoch so far.
+
+        Where the last checkpoint is damaged, the one before it is read, and that is told.
+        """
+        return self.folder.read_checkpoint("last", lambda place: self._load_last(place, tally))
+
+    def _load_last(self, checkpoint: Path, tally: EpochTally) -> tuple[int, int, dict[str, Any]]:
+        require_whole(checkpoint)
         state = load_state(checkpoint / STATE)
+        try:
+            return self._take(state, checkpoint, tally)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as error:
+            what = "does not hold the state of a training of this run"
+            raise DamagedError.of(checkpoint / STATE, what) from error
+
+    def _take(
+        self, state: dict[str, Any], checkpoint: Path, tally: EpochTally
+    ) -> tuple[int, int, dict[str, Any]]:
         if state["data"] != self.fingerprint:
             raise RunError(
-                "the labels or the split are not those the run was started with",
+                f"{self.folder.data_words} are not those the run was started with",
                 where=self.folder.path,
                 remedy="restore the table or start a new run",
             )
@@ -104,8 +122,13 @@ class Saver:
         for part, buffers in zip(self._parts(), state["local"][rank], strict=True):
             for name, value in buffers.items():
                 part.get_buffer(name).copy_(value)
+        epoch, step, best = state["epoch"], state["step"], state["best"]
+        if type(epoch) is not int or type(step) is not int or min(epoch, step) < 0:
+            raise ValueError("epoch and step are numbers from 0 on")
+        if type(best["epoch"]) is not int or not isinstance(best["mAP"], float | None):
+            raise TypeError("the best epoch has a number and a score")
         restore_random_states(state["random"][rank])
-        return state["epoch"], state["step"], state["best"]
+        return epoch, step, best
 
     def save_best(self, best: dict[str, Any]) -> None:
         """Write the learner with the network that is evaluated."""
@@ -121,10 +144,35 @@ class Saver:
                 save_module(content, path / LEARNER)
                 save_state({"best": best}, path / STATE)
 
-    def holds_best(self, best: dict[str, Any]) -> bool:
-        """Whether the kept network is of this best epoch; it can be of one after the checkpoint that was resumed."""
+    def save_epoch(self, epoch: int) -> None:
+        """Write weights, their average and thresholds as they are after an epoch, counted from 1."""
+        contents = [module_content(part) for part in self._parts()]
+        if process_rank() == 0:
+            with self.folder.new_checkpoint(epoch_checkpoint(epoch)) as path:
+                for name, content in zip((LEARNER, AVERAGE), contents, strict=False):
+                    save_module(content, path / name)
+                save_state({"epoch": epoch}, path / STATE)
+
+    def has_best(self, best: dict[str, Any], epoch: int, step: int) -> bool:
+        """Whether the kept network is of this best epoch; it can be of one after the checkpoint that was resumed.
+
+        One that is damaged is told and does not stop the run. It is written again if the network of the last
+        checkpoint, at this epoch and step, is the same.
+        """
         place = self.folder.find_checkpoint("best")
-        return place is not None and bool(load_state(place / STATE)["best"] == best)
+        if place is None:
+            return False
+        try:
+            require_whole(place)
+            return bool(load_state(place / STATE).get("best") == best)
+        except DamagedError as error:
+            same = (best["epoch"], step) == (epoch - 1, 0)
+            if same:
+                self.save_best(best)
+            then = "it is written again" if same else "the next epoch that is validated takes its place"
+            if process_rank() == 0:
+                warnings.warn(SatlWarning(f"{error.where}: {error.what}; {then}."), stacklevel=2)
+            return same
 
     def _require_same_config(self, started: dict[str, str]) -> None:
         for key, value in self.fixed.items():
@@ -149,7 +197,7 @@ def _local_buffers(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.cpu() for name, value in module.named_buffers() if name.endswith(".counts")}
 
 
-def _gathered(value: Any) -> list[Any]:
+def gathered(value: Any) -> list[Any]:
     """What each process has, in the order of the ranks."""
     if world_size() == 1:
         return [value]

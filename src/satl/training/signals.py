@@ -1,4 +1,4 @@
-"""Ctrl-C and termination as a request to stop after the current step."""
+"""Ctrl-C, termination and a terminal that is closed as a request to stop after the current step."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from typing import Any
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or termination into a request to stop after the current step."""
+    """Turn the first Ctrl-C, termination or hang-up into a request to stop after the current step.
+
+    A second Ctrl-C or termination stops at once. A hang-up does not: shells send it twice, and service managers right
+    after a termination. One that ``nohup`` has switched off stays so.
+    """
     received: list[int] = []
     previous: dict[int, Any] = {}
+    hang_up = getattr(signal, "SIGHUP", None)  # Windows has none
 
     def note(number: int, frame: Any) -> None:
         received.append(number)
-        if len(received) > 1:
+        if number != hang_up and len([one for one in received if one != hang_up]) > 1:
             raise KeyboardInterrupt
 
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             previous[number] = signal.signal(number, note)
+        if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:
+            previous[hang_up] = signal.signal(hang_up, note)
     except ValueError:  # not in the main thread, which gets no signals
         previous.clear()
     try:

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 
 from satl.distributed import sum_across
-from satl.images import Batches, EvalTransform
+from satl.images import Batches
 from satl.images.batches import epoch_order
 from satl.scoring import Survey
+from satl.training.build import Transform
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -61,7 +62,7 @@ def take_survey(
     network: nn.Module,
     plan: SurveyPlan,
     batches: Batches,
-    transform: EvalTransform,
+    transform: Transform,
     device: torch.device,
     bf16: bool = False,
 ) -> Survey:

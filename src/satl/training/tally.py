@@ -7,11 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from satl.distributed import sum_across
-from satl.evaluation.pseudo_quality import PseudoLabelQuality
+from satl.distributed import sum_across, world_size
+from satl.evaluation.pseudo_quality import UNION, PseudoLabelQuality
 from satl.methods import StepResult
-
-UNION = "union"
 
 
 class EpochTally:
@@ -27,6 +25,7 @@ class EpochTally:
         self.names = (*generators, UNION) if generators else ()
         self.steps = 0
         self.losses: dict[str, Tensor] = {}
+        self.first: dict[str, Tensor] = {}
         # Per generator and class: pseudo-labels emitted, and of those with known truth the right, the wrong,
         # and the positives that were missed.
         self.counts = torch.zeros(len(self.names), 4, num_classes, dtype=torch.int64, device=device)
@@ -41,6 +40,8 @@ class EpochTally:
     def add(self, result: StepResult, labels: Tensor, truth: Tensor | None) -> None:
         """Add one step; no host synchronisation."""
         self.steps += 1
+        if not self.first:  # a graph is captured only after some steps, so this copy is not part of it
+            self.first = {name: part.detach().double().clone() for name, part in result.parts.items()}
         for name, part in result.parts.items():
             if name not in self.losses:
                 self.losses[name] = torch.zeros((), dtype=torch.float64, device=part.device)
@@ -67,13 +68,26 @@ class EpochTally:
         means = dict(zip(self.losses, (sums / steps).tolist(), strict=True))
         return {"total": sum(means.values()), **means}
 
+    def first_losses(self) -> dict[str, float]:
+        """Return each loss term of the first step that was added, over all processes, and their sum as ``total``."""
+        if not self.first:
+            return {}
+        means = sum_across(torch.stack([*self.first.values()])) / world_size()
+        first = dict(zip(self.first, means.tolist(), strict=True))
+        return {"total": sum(first.values()), **first}
+
     def own_mean_losses(self) -> dict[str, float]:
         """Return the same for this process alone, which any process may ask for at any time."""
         means = {name: float(value) / self.steps for name, value in self.losses.items()}
         return {"total": sum(means.values()), **means} if means else {}
 
-    def pseudo_labels(self, with_truth: bool) -> dict[str, dict[str, Any]]:
-        """Return counts and, where truth is known, precision and recall per generator and their union."""
+    def pseudo_labels(self, with_truth: bool, expected: float) -> dict[str, dict[str, Any]]:
+        """Return counts and, where truth is known, precision and recall per generator and their union.
+
+        Args:
+            with_truth: whether truth was given.
+            expected: how many unknown cells are to be expected positive; written beside the union.
+        """
         counts = sum_across(self.counts).cpu().numpy()
         table: dict[str, dict[str, Any]] = {}
         for name, (emitted, right, wrong, missed) in zip(self.names, counts, strict=True):
@@ -81,15 +95,22 @@ class EpochTally:
             if with_truth:
                 quality = PseudoLabelQuality.from_counts(right, wrong, missed)
                 table[name] |= {key: value for key, value in quality.summary().items() if key != "emitted"}
+        if table:
+            table[UNION]["expected"] = round(expected, 1)
         return table
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything, for a checkpoint within an epoch."""
-        losses = {name: value.cpu() for name, value in self.losses.items()}
-        return {"steps": self.steps, "losses": losses, "counts": self.counts.cpu()}
+        losses, first = (
+            {name: value.cpu() for name, value in terms.items()} for terms in (self.losses, self.first)
+        )
+        return {"steps": self.steps, "losses": losses, "first": first, "counts": self.counts.cpu()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
         self.steps = state["steps"]
-        self.losses = {name: value.to(self.counts.device) for name, value in state["losses"].items()}
+        device = self.counts.device
+        self.losses = {name: value.to(device) for name, value in state["losses"].items()}
+        # A checkpoint of an earlier version does not have it.
+        self.first = {name: value.to(device) for name, value in state.get("first", {}).items()}
         self.counts.copy_(state["counts"])

@@ -10,32 +10,43 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
-from accelerate.utils import DistributedDataParallelKwargs
 
-from satl.distributed import sum_across, world_size
+from satl.distributed import launched_rank, sum_across, world_size
 from satl.errors import ConfigError, Sentence, Stopped
 from satl.evaluation import Evaluation, evaluate_scores
+from satl.evaluation.pseudo_quality import expected_positives
+from satl.features import FeatureTable
 from satl.images import Batch, Batches
 from satl.images.batches import translate_worker_crash
-from satl.images.resident import cached_on_device
-from satl.labels import LabelTable, write_table
+from satl.images.resident import cached_on_device, default_limit
+from satl.models.allowed_arguments import require_network_arguments
 from satl.models.batch_norm import convert_to_shared_batch_norm
+from satl.runs.beginning import begin_folder
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData
 from satl.runs.environment import environment_facts
-from satl.runs.reading import save_config
+from satl.runs.picture_record import require_same_pictures
 from satl.runs.run_folder import RunFolder
+from satl.runs.settling import settled
 from satl.scoring import probe_logits
 from satl.training.averaging import MovingAverage
 from satl.training.batch_inputs import BatchInputs
-from satl.training.build import build_augment, build_learner, build_step, build_transform, place_on_device
+from satl.training.build import (
+    augment_of,
+    build_learner,
+    build_step,
+    feature_vectors,
+    place_on_device,
+    transform_of,
+)
+from satl.training.device_choice import choose_accelerator
 from satl.training.display import Display
 from satl.training.divergence import require_finite
 from satl.training.forward import class_probabilities, pooled_features
-from satl.training.log import log_file, log_line, logger
+from satl.training.late_pictures import tell_late, tell_left_out
+from satl.training.log import log_file, log_line, logger, remarks
 from satl.training.optimisers import make_schedule
+from satl.training.probing import IntArray, fit_to_some, probed_part
 from satl.training.saving import Saver
 from satl.training.seeds import mix_seed, seed_everything
 from satl.training.sharding import leave_to_shards, shard_heads
@@ -43,9 +54,12 @@ from satl.training.signals import stop_signals
 from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
 from satl.training.tensorboard import board, require_tensorboard
+from satl.training.text_prompts import keep_prompts
 
 _STEPS_BETWEEN_STOP_CHECKS = 10
 """With several processes, steps between two comparisons of whether to stop."""
+_ROWS_AT_ONCE = 4096
+"""Rows of features in a batch without gradients, at least."""
 _NO_BEST = {"epoch": -1, "mAP": -1.0}
 
 
@@ -67,7 +81,7 @@ class Trainer:
         training = config.training
         if training.tensorboard:
             require_tensorboard()  # before anything is built
-        self.accelerator = _accelerator(training.device == "cpu")
+        self.accelerator = choose_accelerator(training.device)
         self.device = self.accelerator.device
         self.data = data = self._cache_images_on_gpu(data)
         self.is_main = self.accelerator.is_main_process
@@ -76,7 +90,9 @@ class Trainer:
         rank = self.accelerator.process_index
         seed_everything(training.seed)  # every process builds the same weights
         train_rows = data.rows("train")
-        learner = build_learner(config, data.table.classes, data.table.cells[train_rows])
+        learner = build_learner(
+            config, data.table.classes, data.table.cells[train_rows], feature_vectors(config, data)
+        )
         convert_to_shared_batch_norm(learner)
         seed_everything(mix_seed(training.seed, rank))
 
@@ -97,6 +113,7 @@ class Trainer:
             shuffle=True,
             drop_last=True,
             epochs=training.epochs,
+            stand_in=config.images.broken == "skip",
             **self._loader_options(),
         )
         if self.batches.share(0).num % training.accumulate:
@@ -125,9 +142,10 @@ class Trainer:
             data.fingerprint(),
             config.fixed(),
         )
-        self.augment = build_augment(config.images, data.source.size, self.device, self.bf16)
-        self.transform = build_transform(config.images, self.device, self.bf16)
+        self.augment = augment_of(config, data, self.device, self.bf16)
+        self.transform = transform_of(config, self.device, self.bf16)
         self.inputs = BatchInputs(training, data, self.batches, self.learner, self.augment, self.transform)
+        self.expected = expected_positives(data.table.cells[train_rows])
         self.next_epoch, self.next_step = 0, 0
         self.best: dict[str, Any] = dict(_NO_BEST)
 
@@ -135,32 +153,41 @@ class Trainer:
     def start(
         cls, config: RunConfig, data: RunData, folder: RunFolder, display: Display | None = None
     ) -> Trainer:
-        """Begin a new run in an empty run folder."""
+        """Begin a new run in an empty run folder; what the configuration leaves to the backbone is written out."""
+        config = settled(config)
         trainer = cls(config, data, folder, display)
+        keep_prompts(trainer.learner, config.model, data)
         if trainer.is_main:
-            RunFolder.create(folder.path)
-            environment = environment_facts(trainer.device, world_size())
-            folder.write_facts(data.table.classes, trainer.saver.fingerprint, environment)
-            if data.held_out is not None:
-                table = data.table
-                known = LabelTable(table.images, table.classes, data.known_cells, table.split)
-                write_table(known, folder.labels)
-                data.held_out.save(folder.held_out, table.images, table.classes)
-            save_config(config, folder.config)
+            begin_folder(folder, config, data, environment_facts(trainer.device, world_size()))
         return trainer
 
     @classmethod
     def resume(cls, data: RunData, folder: RunFolder, display: Display | None = None) -> Trainer:
         """Resume a run from its last checkpoint."""
         folder.checkpoint("last")  # before anything is built: a run without one cannot be resumed
-        trainer = cls(folder.read_config(), data, folder, display)
-        trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
-        if not trainer.finished and not trainer.saver.holds_best(trainer.best):
-            # The best model is of an epoch that is now trained again and may end otherwise, as on a GPU. Its score
-            # must not keep the next best model from being saved.
-            trainer.best = dict(_NO_BEST)
-        if trainer.is_main:
-            folder.keep_metrics_before(trainer.next_epoch)
+        if launched_rank() == 0:  # the processes of one run share its lock
+            folder.lock()
+        try:
+            config = folder.read_config()
+            require_network_arguments(config.model, folder.config)
+            if launched_rank() == 0:
+                require_same_pictures(folder.pictures, data, folder.path)
+            trainer = cls(config, data, folder, display)
+            trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
+            if not trainer.finished and not trainer.saver.has_best(
+                trainer.best, trainer.next_epoch, trainer.next_step
+            ):
+                # The best model is of an epoch that is now trained again and may end otherwise, as on a GPU. Its score
+                # must not keep the next best model from being saved.
+                trainer.best = dict(_NO_BEST)
+            if trainer.is_main:
+                folder.keep_metrics_before(trainer.next_epoch)
+                folder.remove_half_written()
+        except BaseException:
+            folder.unlock()
+            raise
+        if trainer.finished:
+            folder.unlock()  # nothing will be trained
         return trainer
 
     @property
@@ -168,12 +195,22 @@ class Trainer:
         """Whether every epoch is done."""
         return self.next_epoch >= self.config.training.epochs
 
+    @property
+    def validates(self) -> bool:
+        """Whether there are images to validate on."""
+        return len(self.data.rows("val")) > 0
+
     def fit(self) -> dict[str, Any]:
-        """Train to the end and return ``{"epoch": ..., "mAP": ...}`` of the best epoch."""
+        """Train to the end and return ``{"epoch": ..., "mAP": ...}`` of the best epoch.
+
+        Without images to validate on it is the last one, and its mAP is None.
+        """
         training = self.config.training
         steps = len(self.batches)
         self.display.start(training.epochs, steps)
         try:
+            if self.is_main and not self.finished:
+                self.folder.lock()
             drawn = training.tensorboard and self.is_main
             with (
                 translate_worker_crash(),
@@ -181,13 +218,20 @@ class Trainer:
                 board(self.folder.curves, drawn, self.next_epoch) as self._draw,
                 stop_signals() as asked_to_stop,
             ):
+                if self.is_main and not self.validates:
+                    logger.info("no validation images: the model of the last epoch is kept as the best")
+                if self.is_main:
+                    tell_left_out(self.data, self.folder)
                 if self.learner.needs_probe:
                     self._fit_probe()
                 while not self.finished:
                     self._epoch(self.next_epoch, asked_to_stop)
+                if self.is_main:
+                    tell_left_out(self.data, self.folder)
         finally:
             self.display.stop()
             self.batches.close()
+            self.folder.unlock()
         return self.best
 
     def _epoch(self, epoch: int, asked_to_stop: Callable[[], bool]) -> None:
@@ -228,17 +272,24 @@ class Trainer:
         """Fit a probe to the features that training starts from; a resumed run has its logits already."""
         assert self.learner.probe is not None
         rows = self.data.rows("train")
-        backbone = self.learner.network.get_submodule("backbone")
-        features = pooled_features(
-            backbone, self._batches_without_augmentation(rows), self.transform, self.device, self.bf16
-        )
-        where = torch.from_numpy(rows).to(self.device)
-        logits = probe_logits(
-            torch.from_numpy(features).to(self.device), self.inputs.cells.index_select(0, where)
-        )
-        self.learner.probe.keep(where, logits, len(self.inputs.cells))
+        backbone = probed_part(self.learner.network)
+        cells = self.inputs.cells
+
+        def features_of(some: IntArray) -> torch.Tensor:
+            batches = self._batches_without_augmentation(some)
+            found = pooled_features(backbone, batches, self.transform, self.device, self.bf16)
+            return torch.from_numpy(found).to(self.device)
+
+        if isinstance(self.data.source, FeatureTable):
+            size = self.data.source.dim * cells.shape[1]
+            fitted = fit_to_some(features_of, cells, rows, self.learner.probe, size)
+        else:
+            where = torch.from_numpy(rows).to(self.device)
+            logits = probe_logits(features_of(rows), cells.index_select(0, where), encoding="signed")
+            self.learner.probe.keep(where, logits, len(cells))
+            fitted = len(rows)
         if self.is_main:
-            logger.info("probe: fitted to the known cells of %d images, %d features each", *features.shape)
+            logger.info("probe: fitted to the known cells of %d images", fitted)
 
     def _survey(self, epoch: int) -> None:
         """Compute class features of known positives for generators that ask for them before an epoch of stage 2."""
@@ -277,12 +328,15 @@ class Trainer:
         rows = self.data.rows(split)
         batches = self._batches_without_augmentation(rows)
         probabilities = class_probabilities(network, batches, self.transform, self.device, self.bf16)
-        return evaluate_scores(probabilities, self.data.table.cells[rows], self.data.table.classes)
+        return evaluate_scores(
+            probabilities, self.data.table.cells[rows], self.data.table.classes, encoding="signed"
+        )
 
     def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:
         training = self.config.training
         losses = self.tally.mean_losses()
         require_finite(losses, self.learner, self.folder.path, epoch)
+        tell_late(self.config, self.data, self.batches, self.folder, epoch, self.display, self.is_main)
         thresholds = {name: value.tolist() for name, value in self.learner.thresholds().items()}
         row: dict[str, Any] = {
             "epoch": epoch,
@@ -292,14 +346,20 @@ class Trainer:
             "thresholds": {
                 name: [round(value, 6) for value in values] for name, values in thresholds.items()
             },
-            "pseudo_labels": self.tally.pseudo_labels(self.data.table.truth is not None)
+            "pseudo_labels": self.tally.pseudo_labels(self.data.table.truth is not None, self.expected)
             if stage == 2
             else {},
             "train_seconds": round(seconds, 3),
         }
+        if epoch == 0:
+            row["first_losses"] = self.tally.first_losses()
         last = epoch + 1 == training.epochs
         improved = False
-        if last or (epoch + 1) % training.evaluate_every == 0:
+        if not self.validates:
+            improved = last
+            if improved:
+                self.best = {"epoch": epoch, "mAP": None}
+        elif last or (epoch + 1) % training.evaluate_every == 0:
             evaluation = self.validate()
             row["val"] = evaluation.summary()
             score = -1.0 if math.isnan(evaluation.mAP) else evaluation.mAP
@@ -308,6 +368,8 @@ class Trainer:
                 self.best = {"epoch": epoch, "mAP": score}
         if improved:
             self.saver.save_best(self.best)
+        if epoch + 1 in training.keep_epochs:
+            self.saver.save_epoch(epoch + 1)
         if self.is_main:
             self.folder.append_metrics(row)
             self._draw(row)
@@ -316,6 +378,9 @@ class Trainer:
         if self._saves_after(epoch):
             self.saver.save_last(epoch + 1, 0, self.best, self.tally)
         self.display.epoch(row)
+        for text in remarks(self.folder.read_metrics(), last) if self.is_main else ():
+            logger.info(text)
+            self.display.remark(text)
 
     def _saves_after(self, epoch: int) -> bool:
         """Whether a checkpoint is written at the end of an epoch, also if nobody asks to stop."""
@@ -351,19 +416,21 @@ class Trainer:
 
     def _batches_without_augmentation(self, rows: np.ndarray[Any, np.dtype[np.int64]]) -> Batches:
         """Every image of these rows once, in this order, in batches for a pass without gradients."""
-        return Batches(
-            self.data.source, rows, batch_size=self.config.training.batch_size * 2, **self._loader_options()
-        )
+        at_once = self.config.training.batch_size * 2
+        if self.config.on_features:
+            at_once = max(at_once, _ROWS_AT_ONCE)
+        return Batches(self.data.source, rows, batch_size=at_once, **self._loader_options())
 
     def _cache_images_on_gpu(self, data: RunData) -> RunData:
         """Return the same data, with its images on the GPU where there is one and they fit."""
         if self.device.type != "cuda":
             return data
         limit = self.config.images.gpu_cache_gb
-        return replace(
-            data,
-            source=cached_on_device(data.source, self.device, None if limit is None else int(limit * 2**30)),
-        )
+        most = default_limit(self.device) if limit is None else int(limit * 2**30)
+        if isinstance(data.source, FeatureTable):
+            fits = data.source.num_bytes <= most
+            return replace(data, source=data.source.on_device(self.device)) if fits else data
+        return replace(data, source=cached_on_device(data.source, self.device, most))
 
     def _loader_options(self) -> dict[str, Any]:
         return {
@@ -372,11 +439,3 @@ class Trainer:
             "workers": self.config.images.workers,
             "pin_memory": self.device.type == "cuda",
         }
-
-
-def _accelerator(cpu: bool) -> Accelerator:
-    # Another run of the same process may have chosen another device.
-    if AcceleratorState._shared_state and world_size() == 1:
-        AcceleratorState._reset_state(reset_partial_state=True)
-    # Histograms differ between processes until an update adds them up, so buffers are not broadcast.
-    return Accelerator(cpu=cpu, kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)])

@@ -140,10 +140,10 @@ def test_almost_no_cells(known, unknown):
     scores = random.random((known + unknown, 2))
     labels = np.zeros(scores.shape, dtype=np.int8)
     labels[:known] = np.array([1, -1])[np.arange(known) % 2, None]
-    result = certify(scores, labels)
+    result = certify(scores, labels, encoding="signed")
     assert not result.present.certified.any()
     assert not result.absent.certified.any()
-    assert not result.decide(scores, labels).any()
+    assert not result.decide(scores, labels, encoding="signed").any()
     expected = "NOTHING_UNKNOWN" if unknown == 0 else ("NONE_OF_VALUE" if known == 0 else "NONE_OF_OTHER")
     assert names_of(result.present)[0] == (expected if known < 2 or unknown == 0 else "TOO_FEW_OF_OTHER")
 
@@ -153,7 +153,7 @@ def test_all_held_out_cells_of_one_sign_certify_nothing(sign):
     scores = np.random.default_rng(0).random((2000, 1))
     labels = np.where(np.arange(2000) < 1000, sign, 0)[:, None]
     for guard in (0.0, 0.9):
-        result = certify(scores, labels, guard=guard)
+        result = certify(scores, labels, guard=guard, encoding="signed")
         sides = (result.present, result.absent) if sign > 0 else (result.absent, result.present)
         assert names_of(sides[0]) == ["NONE_OF_OTHER"]
         assert names_of(sides[1]) == ["NONE_OF_VALUE"]
@@ -385,7 +385,7 @@ def test_bad_input(change, message):
 
 
 def test_class_names_must_fit():
-    result = certify(np.zeros((2, 2)), np.zeros((2, 2)))
+    result = certify(np.zeros((2, 2)), np.zeros((2, 2)), encoding="signed")
     with pytest.raises(SatlError, match="3 class names were given for 2"):
         result.present.explain(["a", "b", "c"])
 
@@ -415,6 +415,6 @@ def test_known_cells_of_the_other_value_save_no_labels():
     labels[:60] = 1
     scores = np.random.default_rng(0).random((2000, 1))
     scores[:60] = 0.5 + 0.5 * scores[:60]
-    absent = certify(scores, labels, precision=0.7).absent
+    absent = certify(scores, labels, precision=0.7, encoding="signed").absent
     assert names_of(absent) == ["NONE_OF_VALUE"]
     assert absent.needed.at_random[0] >= absent.needed.in_zone[0] == labels_needed(0.7)

@@ -89,7 +89,7 @@ def test_too_few_cells_of_a_sign_are_not_checked():
     found = find_label_errors(scores, labels)
     assert found.not_checked.tolist() == [True, True, False]
     assert found.checked == 100
-    nothing = find_label_errors(scores, np.zeros((100, 3)))
+    nothing = find_label_errors(scores, np.zeros((100, 3)), encoding="signed")
     assert (len(nothing), nothing.checked) == (0, 0)
 
 

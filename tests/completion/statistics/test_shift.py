@@ -121,7 +121,7 @@ def test_bins_are_about_equally_filled_and_ignore_missing_scores():
 
 def test_few_cells_cannot_tell():
     for sizes in ((19, 100, 500), (100, 19, 500), (100, 100, 49), (0, 0, 0), (0, 50, 100), (5, 0, 5)):
-        check = check_shift(*draw(*sizes, 0.3, shift=5.0))
+        check = check_shift(*draw(*sizes, 0.3, shift=5.0), encoding="signed")
         assert verdicts(check) == ["CANNOT_TELL"]
         assert np.isnan(check.p_value).all()
         assert "too few cells to tell" in check.explain(["cat"])[0]

@@ -46,6 +46,7 @@ def done(drawn: Drawn, tmp_path_factory: pytest.TempPathFactory) -> Completion:
 def test_the_folder_holds_what_was_promised(done: Completion) -> None:
     assert sorted(file.name for file in done.folder.path.iterdir()) == [
         "changes.csv",
+        "checksums.json",
         "completed.csv",
         "labels.npz",
         "report.html",
@@ -192,7 +193,7 @@ def test_only_cells_out_of_sample_are_tested(drawn: Drawn, tmp_path: Path) -> No
     mask = np.random.default_rng(3).random(table.cells.shape) < 0.5
     marked = write_scores(tmp_path / "s.npz", table, drawn.scores, held_out=mask)
     one = complete(case_from_scores(marked, labels), tmp_path / "one")
-    held = table.with_cells(np.where(mask, table.cells, 0))
+    held = table.with_cells(np.where(mask, table.cells, 0), encoding="signed")
     write_table(held, tmp_path / "held.parquet")
     plain = write_scores(tmp_path / "p.npz", table, drawn.scores)
     two = complete(case_from_scores(plain, labels, held_out=tmp_path / "held.parquet"), tmp_path / "two")
@@ -266,7 +267,7 @@ def test_positives_that_are_rarer_among_the_unknown_are_not_accepted_as_promised
     cells = drawn.table.cells.copy()
     # Somebody looked for cars: most negatives were never written down.
     hidden = (cells == -1) & (np.random.default_rng(1).random(cells.shape) < 0.95)
-    drawn.table = drawn.table.with_cells(np.where(hidden, 0, cells))
+    drawn.table = drawn.table.with_cells(np.where(hidden, 0, cells), encoding="signed")
     plain = run(drawn, tmp_path / "same", CompletionSettings(0.8))
     (entry,) = plain.report["classes"]
     assert entry["shift"]["code"] == "prevalence_differs"
@@ -285,7 +286,7 @@ def test_label_errors_are_offered_and_never_changed(tmp_path: Path) -> None:
     cells = drawn.table.cells.copy()
     wrong = np.random.default_rng(2).choice(np.flatnonzero(cells[:, 0] != 0), 10, replace=False)
     cells[wrong, 0] *= -1
-    drawn.table = drawn.table.with_cells(cells)
+    drawn.table = drawn.table.with_cells(cells, encoding="signed")
     done = run(drawn, tmp_path)
     offered = {
         line["image"]: int(line["value"])
@@ -373,9 +374,9 @@ def test_a_further_table_may_have_the_columns_that_are_no_classes(
 
 
 def test_positive_only_tables_are_refused_or_proposed_for(drawn: Drawn, tmp_path: Path) -> None:
-    table = drawn.table.with_cells(np.maximum(drawn.table.cells, 0))
+    table = drawn.table.with_cells(np.maximum(drawn.table.cells, 0), encoding="signed")
     path = tmp_path / "tags.csv"
-    write_table(table.with_cells(table.cells), path, format="positives")
+    write_table(table.with_cells(table.cells, encoding="signed"), path, format="positives")
     case = case_from_scores(write_scores(tmp_path / "s.npz", table, drawn.scores), path)
     with pytest.raises(TableError, match=r"positive-only labels.*review_only=True"):
         complete(case, tmp_path / "out")
@@ -390,7 +391,7 @@ def test_positive_only_tables_are_refused_or_proposed_for(drawn: Drawn, tmp_path
 
 def make_case(cells: np.ndarray, scores: np.ndarray, tmp_path: Path) -> Case:
     images = tuple(f"{i}.jpg" for i in range(len(cells)))
-    table = LabelTable(images, tuple(f"c{i}" for i in range(cells.shape[1])), cells)
+    table = LabelTable(images, tuple(f"c{i}" for i in range(cells.shape[1])), cells, encoding="signed")
     write_table(table, tmp_path / "t.npz")
     return case_from_scores(write_scores(tmp_path / "s.npz", table, scores), tmp_path / "t.npz")
 
@@ -480,7 +481,7 @@ def test_changes_are_csv_that_reads_back(names: tuple[str, str], scale: float, t
     (tmp_path / "changes.csv").write_bytes(
         b"image,label,value,score,threshold,band,source,precision_lower_bound\n" + text.encode()
     )
-    table = LabelTable(names, ("other", "x, y"), np.zeros((len(names), 2)))
+    table = LabelTable(names, ("other", "x, y"), np.zeros((len(names), 2)), encoding="signed")
     (block,) = read_changes(tmp_path / "changes.csv", table)
     assert block.row.tolist() == list(rows)
     assert set(block.column.tolist()) == {1}

@@ -48,7 +48,12 @@ def cases(draw: st.DrawFn) -> tuple[LabelTable, np.ndarray, tuple[str, str | Non
     promise = CompletionSettings(
         draw(st.sampled_from([0.5, 0.7])), 0.6, review_only=draw(st.integers(0, 9)) == 9
     )
-    return LabelTable(names, NAMES[:classes], cells), scores, draw(st.sampled_from(FILES)), promise
+    return (
+        LabelTable(names, NAMES[:classes], cells, encoding="signed"),
+        scores,
+        draw(st.sampled_from(FILES)),
+        promise,
+    )
 
 
 def completed(

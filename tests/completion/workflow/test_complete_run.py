@@ -212,6 +212,7 @@ def test_a_class_that_the_run_does_not_know_is_told(run: Path, pictures: Path, t
         (*table.classes, "new, later"),
         np.hstack([table.cells, np.ones((table.num_images, 1), dtype=np.int8)]),
         table.split,
+        encoding="signed",
     )
     write_table(wider, tmp_path / "wider.npz")
     case = case_from_run(run, tmp_path / "wider.npz")

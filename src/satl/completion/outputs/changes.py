@@ -156,7 +156,7 @@ def read_changes(path: str | Path, table: LabelTable) -> Iterator[ChangeBlock]:
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "changes.csv"
     >>> _ = file.write_bytes(HEADER + b"b.jpg,cat,1,0.912000,,review,model,\\n")
-    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat",), np.zeros((2, 1)))
+    >>> table = LabelTable(("a.jpg", "b.jpg"), ("cat",), np.zeros((2, 1)), encoding="signed")
     >>> [(block.row.tolist(), block.band.tolist(), block.bound.tolist()) for block in read_changes(file, table)]
     [([1], [1], [nan])]
     """

@@ -2,15 +2,13 @@
 
 ``completed.*`` the completed table; ``labels.npz`` the table before; ``changes.csv`` what was filled or is proposed;
 ``thresholds.csv``; ``report.json`` and ``report.html``; ``evidence.npz`` the tested cells, where they are not all
-known ones; ``scores.npz`` the scores, where a run made them. ``review.sqlite`` belongs to the person who reviews:
-it is never touched.
+known ones; ``scores.npz`` the scores, where a run made them; ``checksums.json`` of all of these. ``review.sqlite``
+belongs to the person who reviews: it is never touched.
 """
 
 from __future__ import annotations
 
-import json
-import secrets
-import shutil
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.completion.outputs.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
+from satl.completion.outputs.exchange import finish_exchange, new_folder, require_one_completion
 from satl.errors import Argument, RunError, Sentence, Task
+from satl.files import file_ending
 from satl.labels import LabelTable, TableFile, open_table
 from satl.labels.bands import BANDS, REVIEW, Band
 from satl.labels.io import FORMATS
+from satl.parsing import parse_json
 
 FORMAT = 1
 _OWN = (
@@ -64,11 +65,12 @@ class CompletedFolder:
         """Return the folder of a completion.
 
         Raises:
-            RunError: it lacks a file that every completion has.
+            RunError: it lacks a file that every completion has, or one that is not of this completion.
         """
         folder = cls(path)
         if not folder.path.is_dir():
             raise RunError("is not a folder", where=folder.path, remedy=_NAME_IT)
+        finish_exchange(folder.path)
         for file in folder.required:
             if not file.is_file():
                 raise RunError(
@@ -76,6 +78,7 @@ class CompletedFolder:
                     where=folder.path,
                     remedy=_NAME_IT,
                 )
+        require_one_completion(folder.path)
         return folder
 
     @classmethod
@@ -118,35 +121,24 @@ class CompletedFolder:
     def write(cls, path: str | Path, force: bool = False) -> Iterator[CompletedFolder]:
         """Yield a temporary folder beside ``path``; on success its files take their place, on error it is removed.
 
-        A new folder appears at once. In one that is replaced, files are exchanged one by one, and what a completion
-        did not write (decisions of a review, an audit) stays.
+        The folder changes as one, also if the process is killed (:mod:`satl.completion.outputs.exchange`). What a
+        completion did not write (decisions of a review, an audit) stays.
 
         >>> import tempfile
         >>> out = Path(tempfile.mkdtemp()) / "out"
         >>> with CompletedFolder.write(out) as temporary:
         ...     _ = temporary.report.write_text("{}")
-        >>> [file.name for file in out.parent.iterdir()], [file.name for file in out.iterdir()]
-        (['out'], ['report.json'])
+        >>> [file.name for file in out.parent.iterdir()], sorted(file.name for file in out.iterdir())
+        (['out'], ['checksums.json', 'report.json'])
         """
         out = cls.check_free(path, force).path
-        place = out.resolve()  # "." has no name of its own
-        temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
         try:
-            temporary.mkdir(parents=True)
-        except OSError as error:
-            raise RunError(f"cannot be made ({error.strerror})", where=out, remedy=_ANOTHER) from None
-        try:
-            yield cls(temporary)
-            if out.is_dir():
-                _exchange(temporary, out)
-            else:
-                temporary.replace(out)
+            with new_folder(out, _own_files) as temporary:
+                yield cls(temporary)
         except OSError as error:
             raise RunError(
                 f"cannot be written ({error.strerror or error})", where=out, remedy=_ANOTHER
             ) from None
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     @property
     def completed(self) -> Path:
@@ -159,14 +151,15 @@ class CompletedFolder:
     def new_completed(self, source: TableFile) -> Path:
         """Return where the completed table goes, in the format of the table that is completed."""
         extensions = FORMATS[source.format].extensions
-        own = source.path.suffix.lower()
+        own = file_ending(source.path)
         return self.path / f"completed{own if own in extensions else extensions[0]}"
 
     def read_report(self) -> dict[str, Any]:
         """Return ``report.json``; its ``classes`` is a list of objects with a ``name``."""
         try:
+            text = self.report.read_text(encoding="utf-8")
             # NaN is not JSON and would stop the page of a review; a number that is not there is null.
-            report = json.loads(self.report.read_text(encoding="utf-8"), parse_constant=lambda _: None)
+            report = parse_json(text, parse_constant=lambda _: None, parse_float=_finite_number)
         except (OSError, ValueError) as error:
             raise RunError(
                 f"cannot be read as JSON ({error})", where=self.report, remedy=COMPLETE_AGAIN
@@ -176,6 +169,9 @@ class CompletedFolder:
         classes = report.get("classes")
         if not isinstance(classes, list) or not all(isinstance(c, dict) and "name" in c for c in classes):
             raise RunError("lists no classes", where=self.report, remedy=COMPLETE_AGAIN)
+        source = report.get("source")
+        if not isinstance(source, dict) or not isinstance(source.get("encoding"), str | None):
+            raise RunError("does not say what was completed", where=self.report, remedy=COMPLETE_AGAIN)
         return report
 
     def require_all_listed(self) -> None:
@@ -192,10 +188,10 @@ class CompletedFolder:
 
     def read_completed(self) -> LabelTable:
         """Return the completed table."""
-        encoding = self.read_report()["source"]["encoding"]
-        # Text files need the encoding; Parquet and .npz files state their own.
-        is_text = self.completed.suffix in (".csv", ".tsv")
-        return open_table(self.completed, encoding if is_text else None).table
+        encoding = self.read_report()["source"].get("encoding")
+        # Text files and spreadsheets need the encoding; Parquet, Arrow and .npz files state their own.
+        silent = file_ending(self.completed) in (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".xlsx")
+        return open_table(self.completed, encoding if silent else None).table
 
     def read_labels(self) -> LabelTable:
         """Return the table before completion."""
@@ -236,12 +232,12 @@ class CompletedFolder:
         return bands
 
 
-def _exchange(temporary: Path, out: Path) -> None:
-    fresh = {file.name for file in temporary.iterdir()}
-    stale = [out / name for name in _OWN if name not in fresh]
-    stale += [file for file in out.glob("completed.*") if file.name not in fresh]
-    # The report comes last: with the new report in place, all that it speaks of is new.
-    for name in sorted(fresh, key=lambda name: (name == "report.json", name)):
-        (temporary / name).replace(out / name)
-    for file in stale:
-        file.unlink(missing_ok=True)
+def _finite_number(text: str) -> float | None:
+    """Read a number of the report; 1e999 is none."""
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def _own_files(folder: Path) -> list[Path]:
+    """Return the files in a folder that a completion wrote."""
+    return [*(folder / name for name in _OWN), *folder.glob("completed.*")]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.formulas import warn_of_formulas
 from satl.completion.statistics.audit import AuditSample, draw_audit
 from satl.completion.statistics.label_plan import LabelPlan
 from satl.errors import Sentence, TableError, Task, nearest
@@ -177,11 +178,13 @@ def _write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[str]
         raise TableError(
             f"{target} exists already and may hold a person's answers: choose another name, or remove it first."
         )
+    lines = list(rows)
+    warn_of_formulas(target, *([line[header.index(name)] for line in lines] for name in ("image", "label")))
     try:
         with atomic_path(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream, lineterminator="\n")
             writer.writerow(header)
-            writer.writerows(rows)
+            writer.writerows(lines)
     except OSError as error:
         raise TableError(f"{target} cannot be written ({error.strerror}): choose another place.") from None
 

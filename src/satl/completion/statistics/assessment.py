@@ -111,7 +111,7 @@ def assess(
         # Cells picked by their score are evidence for a threshold and for nothing else.
         random = (labels != 0 if tested is None else tested) & (planned == 0)
     with ThreadPoolExecutor(max_workers=1) as beside:
-        errors = beside.submit(find_label_errors, scores, labels, random)
+        errors = beside.submit(find_label_errors, scores, labels, random, encoding="signed")
         certification = certify(
             scores,
             labels,
@@ -122,8 +122,9 @@ def assess(
             transfer=settings.transfer,
             planned=planned,
             zones=zones,
+            encoding="signed",
         )
-        shift = check_shift(scores, labels, random, certification)
+        shift = check_shift(scores, labels, random, certification, encoding="signed")
         # Where the mixture does not fit, its prevalence means nothing.
         best_f1 = best_f1_thresholds(scores, labels, random, np.where(shift.alarm, np.nan, shift.prevalence))
     differs = (shift.verdict == Verdict.PREVALENCE_DIFFERS) & (settings.transfer == "same")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import as_array, signed_array
 from satl.completion.statistics.class_cells import class_names
 from satl.errors import Argument, ArrayError, SatlError, nearest
 from satl.evaluation.confidence_bounds import (
@@ -149,7 +150,9 @@ def draw_audit(
     return AuditSample(row, column_of, codes[row, column_of].astype(np.int8), population.astype(np.int64), by)
 
 
-def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: float = 0.95) -> AuditResult:
+def estimate_audit(
+    sample: AuditSample, answers: npt.ArrayLike, confidence: float = 0.95, *, encoding: str | None = None
+) -> AuditResult:
     """Estimate precision, recall and prevalence from the answers.
 
     Assumption: none about model, scores or labels; only that the sample was drawn by :func:`draw_audit` and
@@ -163,6 +166,8 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
         sample: the cells.
         answers: (K,) +1 present, -1 absent, 0 cannot tell.
         confidence: in (0, 1), two-sided.
+        encoding: what the values of ``answers`` mean, if other (``"complete"`` for 1 and 0). Answers with 0 and without
+            -1 are refused unless one is named.
 
     >>> sample = draw_audit(np.repeat([[1], [4]], [100, 900], axis=0), size=50)
     >>> answers = np.where(sample.band == 1, 1, -1)
@@ -174,11 +179,12 @@ def estimate_audit(sample: AuditSample, answers: npt.ArrayLike, confidence: floa
     [1.0, 0.547, 1.0]
     """
     as_share(confidence, "confidence")
-    said = np.asarray(answers)
-    if said.shape != sample.row.shape or not np.isin(said, (-1, 0, 1)).all():
+    given = as_array(answers)
+    if given.shape != sample.row.shape:
         raise ArrayError(
             f"There must be one answer of 1, -1 or 0 (cannot tell) for each of the {len(sample)} cells."
         )
+    said = signed_array(given[:, np.newaxis], "answers", encoding)[:, 0]
     table = sample.by == "table"
     population = sample.population.sum(axis=0, keepdims=True) if table else sample.population
     group = np.zeros(len(sample), dtype=np.int64) if table else sample.column

@@ -97,12 +97,15 @@ class Certification:
     family: str
     transfer: str
 
-    def decide(self, scores: npt.ArrayLike, labels: npt.ArrayLike) -> LabelMatrix:
+    def decide(
+        self, scores: npt.ArrayLike, labels: npt.ArrayLike, *, encoding: str | None = None
+    ) -> LabelMatrix:
         """Return the accepted value of every unknown cell, int8 (N, C): +1, -1, or 0 where nothing is promised.
 
-        Known cells are 0 as well: nothing is decided about them.
+        Known cells are 0 as well: nothing is decided about them. ``encoding`` says what the labels mean, as in
+        :func:`satl.completion.certify`.
         """
-        array, known, _ = as_cells(scores, labels, None)
+        array, known, _ = as_cells(scores, labels, None, encoding)
         decision = np.zeros(array.shape, dtype=np.int8)
         for first in range(0, len(array), _ROWS):
             rows = slice(first, first + _ROWS)

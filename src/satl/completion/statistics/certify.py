@@ -45,6 +45,7 @@ def certify(
     transfer: Transfer = "same",
     planned: npt.ArrayLike | None = None,
     zones: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+    encoding: str | None = None,
 ) -> Certification:
     """Choose for every class a threshold for *present* and one for *absent* that keep a promised precision.
 
@@ -85,6 +86,8 @@ def certify(
             choosing the zone; the guard looks at the other cells.
         zones: the loosest thresholds that planned cells can test, present and absent, (C,) each, NaN for
             no limit; needed with ``planned``.
+        encoding: what the values of ``labels`` mean, if other (``"blank"`` for 1, 0 and NaN). Labels with 0 and without
+            -1 are refused unless one is named.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = np.where(rng.random((4000, 2)) < 0.4, 1, -1)
@@ -106,8 +109,8 @@ def certify(
     for option, choices in ((family, ("class", "table")), (transfer, ("same", "prevalence"))):
         if option not in choices:
             raise SatlError(f"{option!r} is none of {', '.join(choices)}{nearest(str(option), choices)}.")
-    array, known, tested = as_cells(scores, labels, held_out)
-    purpose = None if planned is None else as_labels(planned, array.shape, "planned")
+    array, known, tested = as_cells(scores, labels, held_out, encoding)
+    purpose = None if planned is None else as_labels(planned, array.shape, "planned", "signed")
     if (planned is None) != (zones is None):
         raise SatlError("planned and zones belong together: give both, from the same plan.")
     if planned is not None and transfer == "prevalence":

@@ -34,15 +34,18 @@ class ClassCells(NamedTuple):
 
 
 def as_cells(
-    scores: npt.ArrayLike, labels: npt.ArrayLike, held_out: npt.ArrayLike | None
+    scores: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    held_out: npt.ArrayLike | None,
+    encoding: str | None = None,
 ) -> tuple[FloatMatrix, LabelMatrix, BoolMatrix | None]:
-    """Check scores (N, C), labels (N, C) and the held-out mask (N, C) or None.
+    """Check scores (N, C), labels (N, C) of an encoding and the held-out mask (N, C) or None.
 
     A score that is NaN stays: the cell has none. Half precision becomes single precision and
     integers become double precision, both exact.
     """
     array = as_real_matrix(scores)
-    known = as_labels(labels, array.shape)
+    known = as_labels(labels, array.shape, encoding=encoding)
     if held_out is None:
         return array, known, None
     return array, known, as_held_out(held_out, known)

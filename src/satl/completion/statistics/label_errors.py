@@ -43,7 +43,12 @@ class LabelErrors:
 
 
 def find_label_errors(
-    scores: npt.ArrayLike, labels: npt.ArrayLike, held_out: npt.ArrayLike | None = None, below: float = 0.2
+    scores: npt.ArrayLike,
+    labels: npt.ArrayLike,
+    held_out: npt.ArrayLike | None = None,
+    below: float = 0.2,
+    *,
+    encoding: str | None = None,
 ) -> LabelErrors:
     """Rank the known cells whose label is unlikely at their score.
 
@@ -61,6 +66,7 @@ def find_label_errors(
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         held_out: (N, C) cells to look at; None: all known cells.
         below: cells with a smaller confidence are returned, in (0, 1).
+        encoding: what the values of ``labels`` mean, as in :func:`satl.completion.certify`.
 
     >>> scores = np.r_[np.linspace(0, 0.4, 50), np.linspace(0.6, 1, 50)][:, None]
     >>> labels = np.where(scores > 0.5, 1, -1)
@@ -70,7 +76,7 @@ def find_label_errors(
     (array([95]), array([-1], dtype=int8), array([0.012]))
     """
     as_share(below, "below")
-    array, known, held = as_cells(scores, labels, held_out)
+    array, known, held = as_cells(scores, labels, held_out, encoding)
     tested = (known != 0) & ~np.isnan(array)
     if held is not None:
         tested &= held

@@ -78,6 +78,8 @@ def plan_labels(
     certification: Certification,
     budget: int = 500,
     seed: int = 0,
+    *,
+    encoding: str | None = None,
 ) -> LabelPlan:
     """Choose up to ``budget`` unknown cells whose labels are expected to bring most.
 
@@ -97,6 +99,7 @@ def plan_labels(
         certification: its result.
         budget: cells to label at most.
         seed: of the draw.
+        encoding: what the values of ``labels`` mean, as in :func:`satl.completion.certify`.
 
     >>> from satl.completion import certify
     >>> rng = np.random.default_rng(0)
@@ -109,7 +112,7 @@ def plan_labels(
     """
     if budget < 1:
         raise SatlError(f"The budget of a plan must be at least 1 cell, not {budget}.")
-    array, known, _ = as_cells(scores, labels, None)
+    array, known, _ = as_cells(scores, labels, None, encoding)
     if array.shape[1] != len(certification.present.reason):
         raise ArrayError(
             f"The certification is about {len(certification.present.reason)} classes, "

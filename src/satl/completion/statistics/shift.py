@@ -125,6 +125,7 @@ def check_shift(
     level: float = 0.02,
     confidence: float = 0.95,
     seed: int = 0,
+    encoding: str | None = None,
 ) -> ShiftCheck:
     """Check per class whether unknown cells score like a mixture of known positives and known negatives.
 
@@ -151,6 +152,7 @@ def check_shift(
         level: alarm below this p-value.
         confidence: of the intervals of the prevalence and of the bounds of the precision.
         seed: of the draws.
+        encoding: what the values of ``labels`` mean, as in :func:`satl.completion.certify`.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = np.where(rng.random((6000, 1)) < np.repeat([0.5, 0.1], [1000, 5000])[:, None], 1, -1)
@@ -167,7 +169,7 @@ def check_shift(
         raise SatlError(f"A p-value needs at least 99 bootstrap draws, not {draws}.")
     as_share(level, "level")
     as_share(confidence, "confidence")
-    array, known, tested = as_cells(scores, labels, held_out)
+    array, known, tested = as_cells(scores, labels, held_out, encoding)
     binned = bin_scores(array, known, tested)
     enough = binned.enough
     part = BinnedScores(

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from satl.checks.array_checks import LabelMatrix
+from satl.checks.formulas import warn_of_formulas
 from satl.completion.outputs.changes import HEADER, ChangeFormat, Group
 from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.completion.outputs.report_files import write_report
@@ -87,6 +88,7 @@ def complete(
     labels = basis if case.basis is case.table.cells else np.asfortranarray(case.table.cells)
     changes = TableChanges(scores, labels, assessment, list_all, case.confirmed)
     with CompletedFolder.write(out, force) as folder:
+        warn_of_formulas(folder.changes, case.table.images, case.table.classes)
         completed = labels.copy(order="F")
         with ThreadPoolExecutor(max_workers=1) as beside:
             inputs = beside.submit(_write_inputs, case, folder)
@@ -97,7 +99,9 @@ def complete(
             encoding = "csl" if case.file.encoding == "csl" else "signed"
             write_label_arrays(folder.path / "completed.npz", case.table, completed, encoding)
         else:
-            write_alike(case.file, case.table.with_cells(completed), folder.new_completed(case.file))
+            write_alike(
+                case.file, case.table.with_cells(completed, "signed"), folder.new_completed(case.file)
+            )
         report = build_report(case, settings, assessment, class_counts, changes)
         write_report(folder, report, Path(out))
     counts = report["counts"]

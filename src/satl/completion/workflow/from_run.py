@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from satl.completion.workflow.case import Case, with_plan
 from satl.errors import Argument, RunError, Sentence, TableError
 from satl.labels import LabelTable, TableFile, aligned_cells, open_table, read_table
 from satl.labels.holdout import HeldOut
+from satl.labels.table import Cells
 from satl.scores import ScoreTable
 
 if TYPE_CHECKING:
@@ -96,17 +97,35 @@ def case_from_run(
     scored = data.table
     probabilities = recogniser.probabilities(data.source)
     scores = ScoreTable(Path(run), scored.images, scored.classes, probabilities).in_order_of(table)
+    in_order = _in_order_of(table, tested, trained)
     case = Case(
         file=opened,
         scores=scores.values,
         basis=basis,
-        tested=_in_order_of(table, tested, trained) & (basis != 0),
+        tested=in_order & (basis != 0),
         source=source,
-        notes=scores.notes,
+        notes=(*scores.notes, *_changes_since(folder, data, table, basis, in_order)),
         images=None if folder_of_images is None else str(folder_of_images),
         keep_scores=True,
     )
     return case if plan is None else with_plan(case, plan)
+
+
+def _changes_since(
+    folder: RunFolder, data: RunData, table: LabelTable, basis: Cells, tested: BoolMatrix
+) -> Iterator[str]:
+    """Say which pictures and known labels are not those of the run any more, a sentence each."""
+    from satl.runs.picture_record import PictureRecord, changed_words
+
+    record = PictureRecord.load(folder.pictures)
+    changed = [] if record is None else record.changed(data)
+    if changed:
+        yield f"{changed_words(changed, data.table.num_images)}. Their labels may be about other pictures."
+    other = (basis != 0) & (table.cells != basis)
+    if other.any():
+        resting = int((other & tested).sum())
+        rest = f", {resting:,} of them held out: certificates rest on what these said then" if resting else ""
+        yield f"{int(other.sum()):,} cells that were known to the run say something else in the table now{rest}."
 
 
 def _trained_labels(folder: RunFolder, data: RunData) -> tuple[LabelTable, BoolMatrix | None]:
@@ -139,7 +158,7 @@ def _open_table(
         seen = set(trained.images)
         masked = aligned_cells(trained, table, section.table)
         cells = np.where(np.array([[image in seen] for image in table.images]), masked, table.cells)
-        table = table.with_cells(cells)
+        table = table.with_cells(cells, "signed")
     return replace(opened, table=table)
 
 
@@ -159,4 +178,4 @@ def _in_order_of(table: LabelTable, tested: BoolMatrix | None, trained: LabelTab
     """Return the tested cells of the table of the run as cells of ``table``; none without a hold-out."""
     if tested is None:
         return np.zeros(table.cells.shape, dtype=np.bool_)
-    return aligned_cells(trained.with_cells(tested.astype(np.int8)), table, "the run") != 0
+    return aligned_cells(trained.with_cells(tested, "signed"), table, "the run") != 0

@@ -46,5 +46,6 @@ def plan_from_folder(
         confidence=report["confidence"],
         family=report["family"],
         transfer=report["transfer"],
+        encoding="signed",
     )
-    return plan_labels(values, labels, certification, budget, seed), table
+    return plan_labels(values, labels, certification, budget, seed, encoding="signed"), table

@@ -14,6 +14,7 @@ from satl.completion.statistics.certificates import Certificate
 from satl.completion.statistics.class_changes import ClassCounts, TableChanges
 from satl.completion.workflow.case import Case
 from satl.evaluation.undefined import finite_or_none
+from satl.files import file_ending
 from satl.labels import ABSENT, PRESENT, LabelTable
 
 SHOWN_LABEL_ERRORS = 50
@@ -63,7 +64,7 @@ def build_report(
         "source": {
             **case.source,
             "is_file": case.file.path.is_file(),
-            "extension": case.file.path.suffix.lower(),
+            "extension": file_ending(case.file.path),
             "tested": case.tested_count,
             "lists_absent": changes.list_absent,
             "lists_left": changes.list_left,

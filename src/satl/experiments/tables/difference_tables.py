@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from statistics import fmean
+from typing import Any
 
 from satl.evaluation.paired_tests import PairedTest, holm, pair_by_key, paired_test
 from satl.experiments.grid import Grid, Sweep
@@ -24,11 +25,18 @@ from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table,
 from satl.experiments.tables.table_source import TableSource
 
 CONFIDENCE = 0.95
+QUALITIES = {"all cells": "_micro", "class mean": ""}
+"""How precision and recall of pseudo-labels are averaged, and how the columns of the results end that hold it."""
+QUALITY_NOTE = (
+    "All cells, class mean: precision / recall of the pseudo-labels of all generators in the last epoch, over all "
+    "unknown cells together, and the mean over the classes (precision: over those that have a pseudo-label)."
+)
 Place = tuple[str, str]
 """Method and variant; the variant is empty for plain runs."""
-_DIFFERENCE = "difference [95 % interval], p"
+_DIFFERENCE = "difference [95 % interval], p (Holm)"
 _DIFFERENCE_NOTE = (
-    "Differences in points of mAP, paired by seed: mean, 95 % confidence interval, p of the two-sided t-test."
+    "Differences in points of mAP, paired by seed: mean, 95 % confidence interval of this difference alone, p of the "
+    "two-sided t-test, and in brackets p after Holm's correction over all tests of one model in the table."
 )
 
 
@@ -49,22 +57,25 @@ def paired_table(source: TableSource) -> Table | None:
     if not found:
         return None
     subjects = tuple(dict.fromkeys(subject for subject, _ in found))
-    tested = [test.p_value for test, *_ in found.values() if test is not None]
-    adjusted = iter(holm(tested))
+    adjusted = _holm_by_key({pair: test for pair, (test, _, _) in found.items()})
+    adjusted_seeds = _holm_by_key({pair: of_seeds for pair, (_, of_seeds, _) in found.items()})
     blocks = []
     for subject in subjects:
         rows = []
         for (one, other), (test, of_seeds, left_out) in found.items():
             if one == subject:
-                corrected = float("nan") if test is None else next(adjusted)
+                corrected = adjusted[one, other], adjusted_seeds[one, other]
                 label = f"{title_of(subject)} {MINUS} {title_of(other)}"
                 entries = _test_entries(test, corrected, of_seeds, left_out)
                 rows.append(Row(label, (*entries, *_paper_entries(paper, subject, other))))
         if rows:
             blocks.append(Block(f"{title_of(subject)} against the others", tuple(rows)))
-    names = ("n", "difference", "95 % interval", "d_z", "t", "p", "p (Holm)", "p (Wilcoxon)", "p (seeds)")
+    names = (
+        *("n", "difference", "95 % interval", "d_z", "t", "p", "p (Holm)", "p (Wilcoxon)"),
+        *("p (seeds)", "p (seeds, Holm)"),
+    )
     return Table(
-        key=source.key("table-3-paired"),
+        key="table-3-paired",
         heading="Table 3: paired tests on mAP",
         title=f"Paired tests on mAP on {source.label}{' beside the paper' if paper else ''}",
         stub=f"first {MINUS} second",
@@ -74,11 +85,13 @@ def paired_table(source: TableSource) -> Table | None:
         ),
         blocks=tuple(blocks),
         notes=(
-            f"{source.tested}; differences in points of mAP.",
+            source.tested,
+            "Differences in points of mAP.",
+            *source.on_validation,
             "A pair is two runs with the same proportion and seed, so with the same images and known labels; n counts "
             "the pairs of which both runs are there (in brackets: runs without a partner, left out). Two-sided; d_z is "
             "the mean difference divided by the standard deviation of the differences; Holm's correction is over the "
-            "tests of this table.",
+            "tests of one model in this table.",
             "Runs of one seed at several proportions share labels (masks are nested), so pairs are not independent: "
             "intervals are too narrow and p-values too small, with several proportions often by orders of magnitude. "
             "p (seeds) is of the same t-test with one pair a seed, the means over the proportions that both runs have.",
@@ -109,10 +122,10 @@ def _test(source: TableSource, subject: str, other: str) -> tuple[PairedTest | N
 
 
 def _test_entries(
-    test: PairedTest | None, corrected: float, of_seeds: PairedTest | None, left_out: int
+    test: PairedTest | None, corrected: tuple[float, float], of_seeds: PairedTest | None, left_out: int
 ) -> tuple[Entry, ...]:
     if test is None or of_seeds is None:
-        return (Entry("0"), *(Entry() for _ in range(8)))
+        return (Entry("0"), *(Entry() for _ in range(9)))
     interval = f"{number(test.interval_low, 2)} to {number(test.interval_high, 2)}"
     texts = (
         f"{test.n} ({left_out})" if left_out else str(test.n),
@@ -121,9 +134,10 @@ def _test_entries(
         number(test.effect_size, 2),
         number(test.t, 2),
         p_value(test.p_value),
-        p_value(corrected),
+        p_value(corrected[0]),
         p_value(test.wilcoxon_p_value),
         p_value(of_seeds.p_value),
+        p_value(corrected[1]),
     )
     return tuple(Entry(text) for text in texts)
 
@@ -142,19 +156,59 @@ def _paper_entries(paper: Paper | None, subject: str, other: str) -> tuple[Entry
     return (Entry(), Entry()) if test is None else (Entry(f"{test[0]:.4f}"), Entry(f"{test[1]:.4f}"))
 
 
-def difference_text(first: Mapping[int, float], second: Mapping[int, float], seeds: int) -> str:
-    """Write the mean difference over the seeds that both have, its interval and p; a dash for fewer than two.
+@dataclass(frozen=True)
+class Tested:
+    """A paired test, and its p-value after Holm's correction over all tests of its table; NaN of a single pair."""
 
-    >>> difference_text({0: 3.0, 1: 4.0, 2: 5.2}, {0: 1.0, 1: 2.0, 2: 3.0, 3: 9.0}, 5)
-    '2.1 [1.8, 2.4], 0.0010 (n = 3)'
+    test: PairedTest
+    corrected: float
+
+    def text(self, seeds: int) -> str:
+        """Write mean difference, interval, p and corrected p; fewer pairs than ``seeds`` are said.
+
+        >>> Tested(paired_test([3.0, 4.0, 5.2], [1.0, 2.0, 3.0]), 0.004).text(5)
+        '2.1 [1.8, 2.4], 0.0010 (0.0040), n = 3'
+        >>> Tested(paired_test([3.0], [1.0]), float("nan")).text(5)
+        '2.0, one seed'
+        """
+        test = self.test
+        if test.n == 1:
+            return f"{number(test.mean_difference)}, one seed"
+        interval = f"[{number(test.interval_low)}, {number(test.interval_high)}]"
+        fewer = "" if test.n >= seeds else f", n = {test.n}"
+        p_values = f"{p_value(test.p_value)} ({p_value(self.corrected)})"
+        return f"{number(test.mean_difference)} {interval}, {p_values}{fewer}"
+
+
+def paired_tests(
+    source: TableSource, pairs: Iterable[tuple[Place, Place]], proportions: Sequence[float]
+) -> dict[tuple[Place, Place, float], Tested]:
+    """Test every pair at every proportion over the seeds that both have, with Holm's correction over all of them.
+
+    Args:
+        source: the results; those of its model are taken.
+        pairs: what is compared.
+        proportions: where.
+
+    Returns:
+        first, second and proportion -> the test; nothing where no seed has both.
     """
-    pairs = pair_by_key(first, second)
-    if len(pairs.keys) < 2:
-        return DASH
-    test = paired_test(pairs.first, pairs.second, CONFIDENCE)
-    interval = f"[{number(test.interval_low)}, {number(test.interval_high)}]"
-    fewer = "" if test.n >= seeds else f" (n = {test.n})"
-    return f"{number(test.mean_difference)} {interval}, {p_value(test.p_value)}{fewer}"
+    tests: dict[tuple[Place, Place, float], PairedTest | None] = {}
+    for first, second in pairs:
+        for proportion in proportions:
+            found = pair_by_key(
+                source.values(first[0], proportion, first[1]), source.values(second[0], proportion, second[1])
+            )
+            if found.keys:
+                tests[first, second, proportion] = paired_test(found.first, found.second, CONFIDENCE)
+    corrected = _holm_by_key(tests)
+    return {key: Tested(test, corrected[key]) for key, test in tests.items() if test is not None}
+
+
+def _holm_by_key(tests: Mapping[Any, PairedTest | None]) -> dict[Any, float]:
+    """Return corrected p-values; NaN where there is no test."""
+    p_values = [float("nan") if test is None else test.p_value for test in tests.values()]
+    return dict(zip(tests, holm(p_values), strict=True))
 
 
 def differences_table(
@@ -172,28 +226,24 @@ def differences_table(
     grid = source.grid
     if pairs is None:
         pairs = [((one, ""), (other, "")) for one, other in compared_methods(grid)]
+    pairs = list(pairs)
     shown = grid.proportions if proportions is None else proportions
+    tests = paired_tests(source, pairs, shown)
     rows = []
     for first, second in pairs:
-        texts = [
-            difference_text(
-                source.values(first[0], one, first[1]),
-                source.values(second[0], one, second[1]),
-                len(grid.seeds),
-            )
-            for one in shown
-        ]
-        rows.append(Row(f"{_title(first)} {MINUS} {_title(second)}", tuple(map(Entry, texts))))
+        found = [tests.get((first, second, one)) for one in shown]
+        entries = [Entry() if one is None else Entry(one.text(len(grid.seeds))) for one in found]
+        rows.append(Row(f"{_title(first)} {MINUS} {_title(second)}", tuple(entries)))
     if not rows:
         return None
     return Table(
-        key=source.key("differences"),
+        key="differences",
         heading="Differences at each proportion",
         title=f"Differences in mAP at each proportion on {source.label}",
-        stub="difference in mAP [95 % interval], p",
+        stub="difference in mAP [95 % interval], p (Holm)",
         columns=tuple(Column(share(one)) for one in shown),
         blocks=(Block(source.ours, tuple(rows)),),
-        notes=(f"{source.tested}.", _DIFFERENCE_NOTE, MISSING),
+        notes=(source.tested, *source.on_validation, _DIFFERENCE_NOTE, MISSING),
     )
 
 
@@ -249,44 +299,52 @@ def changes_table(
     grid, seeds = source.grid, len(source.grid.seeds)
     rows = []
     shown = grid.proportions if proportions is None else proportions
-    for change in grid_changes(grid) if changes is None else changes:
+    changes = grid_changes(grid) if changes is None else changes
+    pairs = dict.fromkeys((one.place, one.base) for one in changes if one.base is not None)
+    tests = paired_tests(source, pairs, shown)
+    for change in changes:
         texts = []
         for one in shown:
             method, variant = change.place
-            own = source.values(method, one, variant)
             difference = ""
             if change.base is not None:
-                difference = difference_text(own, source.values(change.base[0], one, change.base[1]), seeds)
+                tested = tests.get((change.place, change.base, one))
+                difference = DASH if tested is None else tested.text(seeds)
             texts += [
                 spread(source.estimate(method, one, variant), seeds),
                 difference,
-                quality_text(source, method, one, variant),
+                *(quality_text(source, method, one, variant, kind) for kind in QUALITIES),
             ]
         rows.append(Row(change.label, tuple(map(Entry, texts))))
     if not rows:
         return None
-    labels = ("mAP", _DIFFERENCE, "precision / recall")
+    labels = (("mAP", False), (_DIFFERENCE, False), *((kind, True) for kind in QUALITIES))
     return Table(
-        key=source.key("changes"),
+        key="changes",
         heading="Variants and sweeps against plain runs",
         title=f"Variants and sweeps against plain runs on {source.label}",
         stub="",
-        columns=tuple(Column(label, share(one)) for one in shown for label in labels),
+        columns=tuple(Column(label, share(one), of_run=of_run) for one in shown for label, of_run in labels),
         blocks=(Block(source.ours, tuple(rows)),),
-        notes=(
-            source.model_note(),
-            _DIFFERENCE_NOTE,
-            "Precision / recall: of the pseudo-labels of all generators in the last epoch, over all unknown cells.",
-            MISSING,
-        ),
+        notes=(*source.model_notes(), _DIFFERENCE_NOTE, QUALITY_NOTE, MISSING),
     )
 
 
-def quality_text(source: TableSource, method: str, proportion: float, variant: str = "") -> str:
-    """Write precision / recall of the pseudo-labels over all unknown cells, means over the seeds."""
+def quality_text(
+    source: TableSource, method: str, proportion: float, variant: str = "", kind: str = "all cells"
+) -> str:
+    """Write precision / recall of the pseudo-labels, means over the seeds.
+
+    Args:
+        source: the results.
+        method: of the runs.
+        proportion: of the known labels.
+        variant: of the runs.
+        kind: one of :data:`QUALITIES`.
+    """
     both = [
-        source.estimate(method, proportion, variant, column)
-        for column in ("pseudo_precision_micro", "pseudo_recall_micro")
+        source.estimate(method, proportion, variant, f"pseudo_{measure}{QUALITIES[kind]}")
+        for measure in ("precision", "recall")
     ]
     if any(one.mean is None for one in both):
         return DASH
@@ -316,12 +374,12 @@ def sweep_table(source: TableSource, sweep: Sweep, key: str) -> Table:
         title=f"{sweep.key}{settings} on {source.label}",
         stub=sweep.title,
         columns=tuple(
-            Column(label, f"{title_of(method)}, {share(one)}")
+            Column(label, f"{title_of(method)}, {share(one)}", of_run=label != "mAP")
             for (method, one), label in product(places, ("mAP", "precision", "recall"))
         ),
         blocks=(Block(source.ours, estimate_rows([str(value) for value in sweep.values], lines, seeds)),),
         notes=(
-            f"mAP: {source.tested[:1].lower()}{source.tested[1:]}, in per cent; {source.seeds_note(sweep.seeds)}.",
+            *source.model_notes(sweep.seeds),
             "Precision and recall: of the pseudo-labels of all generators in the last epoch, mean over classes.",
             MISSING,
             *(source.paper.prose_of_setting(sweep.key) if source.paper else ()),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 from satl.experiments.paper_numbers import ABLATION, FRAMEWORKS, Paper
-from satl.experiments.results import Estimate
-from satl.experiments.tables.number_text import MISSING, number, share, spread, title_of
+from satl.experiments.results import RARE, Estimate
+from satl.experiments.tables.number_text import DASH, MISSING, number, share, spread, title_of
 from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table, estimate_rows
 from satl.experiments.tables.table_source import TableSource
 
@@ -23,13 +24,77 @@ def map_table(source: TableSource) -> Table:
     blocks = [Block(source.ours, estimate_rows(titles, lines, len(grid.seeds)))]
     blocks += _paper_map_blocks(source, proportions)
     return Table(
-        key=source.key("table-1-map"),
+        key="table-1-map",
         heading="Table 1: mAP",
         title=f"mAP on {source.label}{_beside(paper)}",
         stub="method",
         columns=(*(Column(share(one)) for one in proportions), Column("average")),
         blocks=tuple(blocks),
-        notes=(source.model_note(), *_average_notes(source), MISSING, *_paper_notes(paper, "table1")),
+        notes=(*source.model_notes(), *_average_notes(source), MISSING, *_paper_notes(paper, "table1")),
+    )
+
+
+def rare_table(source: TableSource) -> Table | None:
+    """Return the mAP of the rarest third of the classes by proportion; None where no run has it."""
+    grid = source.grid
+    if not any(source.values(method, one, "", RARE) for method in grid.methods for one in grid.proportions):
+        return None
+    lines = [
+        [
+            *(source.estimate(method, one, column=RARE) for one in grid.proportions),
+            source.average(method, RARE),
+        ]
+        for method in grid.methods
+    ]
+    titles = [title_of(method) for method in grid.methods]
+    return Table(
+        key="rare-classes",
+        heading="Rare classes: mAP of the rarest third",
+        title=f"mAP of the rarest third of the classes on {source.label}",
+        stub="method",
+        columns=(*(Column(share(one)) for one in grid.proportions), Column("average")),
+        blocks=(Block(source.ours, estimate_rows(titles, lines, len(grid.seeds))),),
+        notes=(
+            *source.model_notes(),
+            "The rarest third: the classes with the fewest known positives among the images that are measured.",
+            MISSING,
+        ),
+    )
+
+
+def stability_table(source: TableSource) -> Table | None:
+    """Return how far the mAP of a method moves from seed to seed at each proportion; None with a single seed."""
+    grid = source.grid
+    if len(grid.seeds) < 2:
+        return None
+    rows = []
+    for method in grid.methods:
+        spreads = [Estimate.of(source.values(method, one).values()) for one in grid.proportions]
+        ranges = [
+            max(found) - min(found) if len(found := source.values(method, one).values()) > 1 else None
+            for one in grid.proportions
+        ]
+        there = [one.deviation for one in spreads if one.deviation is not None]
+        entries = [
+            Entry(f"{number(one.deviation)} ({number(width)})" if width is not None else DASH)
+            for one, width in zip(spreads, ranges, strict=True)
+        ]
+        mean = number(fmean(there)) if len(there) == len(grid.proportions) else DASH
+        rows.append(Row(title_of(method), (*entries, Entry(mean))))
+    return Table(
+        key="stability",
+        heading="Spread over the seeds",
+        title=f"Spread of mAP over the seeds on {source.label}",
+        stub="mAP over the seeds: deviation (range)",
+        columns=(*(Column(share(one)) for one in grid.proportions), Column("mean deviation")),
+        blocks=(Block(source.ours, tuple(rows)),),
+        notes=(
+            source.tested,
+            f"Points of mAP over the seeds that are there, at most {len(grid.seeds)}. A seed draws the known labels as "
+            "well as the weights, so most of it is common to all methods.",
+            *source.on_validation,
+            MISSING,
+        ),
     )
 
 
@@ -80,13 +145,13 @@ def f1_table(source: TableSource, proportions: Sequence[float] = ()) -> Table:
     groups += [("average" if proportions else source.ours, False)]
     groups += [(source.paper_heading(dataset), True) for dataset in theirs]
     return Table(
-        key=source.key("table-2-f1"),
+        key="table-2-f1",
         heading="Table 2: OF1 and CF1",
         title=f"OF1 and CF1, averages over the proportions, on {source.label}{_beside(paper)}",
         stub="method",
         columns=tuple(Column(label, group, foreign) for group, foreign in groups for label in _F1),
         blocks=(Block("", tuple(rows)),),
-        notes=(source.model_note(), *_average_notes(source), MISSING, *_paper_notes(paper, "table2")),
+        notes=(*source.model_notes(), *_average_notes(source), MISSING, *_paper_notes(paper, "table2")),
     )
 
 
@@ -117,13 +182,13 @@ def ablation_table(source: TableSource) -> Table | None:
         return None
     blocks += _paper_ablation_blocks(source, proportions)
     return Table(
-        key=source.key("table-4-ablation"),
+        key="table-4-ablation",
         heading="Table 4: ablation",
         title=f"Ablation: mAP with the parts of SATL on {source.label}{_beside(paper)}",
         stub="method",
         columns=(*(Column(share(one)) for one in proportions), Column("average")),
         blocks=tuple(blocks),
-        notes=(source.model_note(), *_average_notes(source), MISSING),
+        notes=(*source.model_notes(), *_average_notes(source), MISSING),
     )
 
 
@@ -177,26 +242,27 @@ def variants_table(source: TableSource) -> Table | None:
     if not blocks:
         return None
     return Table(
-        key=source.key("variants"),
+        key="variants",
         heading="Variants",
         title=f"mAP of the variants on {source.label}",
         stub="method",
         columns=(*(Column(share(one)) for one in shown), Column("against plain"), Column("pairs")),
         blocks=tuple(blocks),
         notes=(
-            _variants_note(source),
+            *_variants_notes(source),
             "Against plain: mean difference from the runs of the same method, proportion and seed without the variant.",
             MISSING,
         ),
     )
 
 
-def _variants_note(source: TableSource) -> str:
-    """Return a note: which model was tested over how many seeds, where every variant may have its own."""
+def _variants_notes(source: TableSource) -> tuple[str, ...]:
+    """Return notes: which model was tested over how many seeds, where every variant may have its own."""
     seeds = {variant.seeds or source.grid.seeds for variant in source.grid.variants}
     if len(seeds) == 1:
-        return source.model_note(*seeds)
-    return f"{source.tested}, in per cent; mean ± standard deviation over the seeds of each variant."
+        return source.model_notes(*seeds)
+    spread_note = "In per cent; mean ± standard deviation over the seeds of each variant."
+    return source.tested, spread_note, *source.on_validation
 
 
 def _all_proportions(source: TableSource) -> tuple[float, ...]:

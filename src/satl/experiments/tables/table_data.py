@@ -19,11 +19,19 @@ class Entry:
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, and the one above it that it may share with neighbours; ``foreign``: not of this experiment."""
+    """A heading of a column.
+
+    Attributes:
+        label: the heading.
+        group: the one above it, which it may share with neighbours.
+        foreign: not of this experiment.
+        of_run: of a whole run, so that both of its models have the same.
+    """
 
     label: str
     group: str = ""
     foreign: bool = False
+    of_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -89,9 +89,10 @@ def markdown_block(table: Table, block: Block, escape: Callable[[str], str] = es
 def _signs(columns: tuple[Column, ...]) -> dict[str, str]:
     """Return the prefix of a heading for each group: the group itself if it is short, else a letter."""
     signs: dict[str, str] = {}
-    for group, _ in _groups(columns):
-        letter = f"({chr(ord('a') + len(signs))})"
-        signs.setdefault(group, letter if len(group) > _SHORT else f"{group}:" if group else "")
+    for group in dict.fromkeys(group for group, _ in _groups(columns)):
+        letters = sum(sign.startswith("(") for sign in signs.values())
+        long = len(group) > _SHORT
+        signs[group] = f"({chr(ord('a') + letters)})" if long else f"{group}:" if group else ""
     return signs
 
 

@@ -50,10 +50,6 @@ class TableSource:
             self.results.averages(column, method, self.grid.proportions, model=self.model).values()
         )
 
-    def key(self, name: str) -> str:
-        """Return the name of a table's files."""
-        return name if self.model == "best" else f"{name}-{self.model}"
-
     @property
     def ours(self) -> str:
         """Heading of our own numbers."""
@@ -66,18 +62,22 @@ class TableSource:
 
     @property
     def tested(self) -> str:
-        """Which model was tested, and on which images if not on test images."""
-        model = {
-            "best": "The model of the epoch with the best validation mAP",
-            "last": "The model of the last epoch",
+        """A sentence: which model was tested."""
+        return {
+            "best": "The model of the epoch with the best validation mAP.",
+            "last": "The model of the last epoch.",
         }[self.model]
-        if any(row["split"] == "val" for row in self.results.rows):
-            return f"{model}, measured on the validation images, not on test images as the paper's"
-        return model
 
-    def model_note(self, seeds: Sequence[int] | None = None) -> str:
-        """Return a note: which model was tested, over how many seeds (None for those of the grid)."""
-        return f"{self.tested}, in per cent; {self.seeds_note(seeds)}."
+    @property
+    def on_validation(self) -> tuple[str, ...]:
+        """A note where not test images were measured, else nothing."""
+        if any(row["split"] == "val" for row in self.results.rows):
+            return ("Measured on the validation images, not on test images as the paper's.",)
+        return ()
+
+    def model_notes(self, seeds: Sequence[int] | None = None) -> tuple[str, ...]:
+        """Return notes: which model was tested, over how many seeds (None for those of the grid), on which images."""
+        return self.tested, f"In per cent; {self.seeds_note(seeds)}.", *self.on_validation
 
     def seeds_note(self, seeds: Sequence[int] | None = None) -> str:
         """Return a note: over how many seeds a mean is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 from satl.experiments.results import Estimate, Results
-from satl.experiments.tables.difference_tables import quality_text
+from satl.experiments.tables.difference_tables import QUALITIES, QUALITY_NOTE, quality_text
 from satl.experiments.tables.number_text import MISSING, TIMES, share, spread, title_of
 from satl.experiments.tables.table_data import Block, Column, Entry, Row, Table, estimate_rows
 from satl.experiments.tables.table_source import TableSource
@@ -100,22 +100,26 @@ def pseudo_table(source: TableSource) -> Table | None:
 
 
 def pseudo_overview_table(source: TableSource) -> Table:
-    """Return precision / recall of pseudo-labels over all unknown cells by proportion, in one column each."""
+    """Return precision / recall of pseudo-labels by proportion, over all cells and as means over the classes."""
     rows = [
         Row(
             title_of(method),
-            tuple(Entry(quality_text(source, method, one)) for one in source.grid.proportions),
+            (
+                Entry(kind),
+                *(Entry(quality_text(source, method, one, "", kind)) for one in source.grid.proportions),
+            ),
         )
         for method in _with_pseudo_labels(source)
+        for kind in QUALITIES
     ]
     return Table(
         key="pseudo-labels-overview",
         heading="Pseudo-labels: precision / recall",
         title=f"Precision / recall of pseudo-labels on {source.label}",
-        stub="pseudo-labels, all cells: precision / recall",
-        columns=tuple(Column(share(one)) for one in source.grid.proportions),
+        stub="pseudo-labels: precision / recall",
+        columns=(Column("over"), *(Column(share(one)) for one in source.grid.proportions)),
         blocks=(Block("", tuple(rows)),),
-        notes=(MISSING,),
+        notes=(QUALITY_NOTE, MISSING),
     )
 
 

@@ -94,6 +94,8 @@ def joined(
                 of[image] = split
     splits = np.repeat([name for name, _, _ in parts], [len(names) for _, names, _ in parts])
     try:
-        return LabelTable(images, tuple(classes), np.concatenate([cells for _, _, cells in parts]), splits)
+        return LabelTable(
+            images, tuple(classes), np.concatenate([cells for _, _, cells in parts]), splits, None, "signed"
+        )
     except TableError as error:
         raise error.at(origin) from None

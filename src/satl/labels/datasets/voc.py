@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from satl.labels.datasets.layout import joined, read_list, relative, require_fil
 from satl.labels.datasets.registry import Dataset, Option, register_dataset
 from satl.labels.io.text_files import read_lines
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, Cells, LabelTable
+from satl.parsing import parse_xml
 
 CLASSES = (
     *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable"),
@@ -76,12 +76,12 @@ def _objects(path: Path, what: str) -> list[tuple[str, bool]]:
     """Return (class, whether it is marked difficult) of every object in an annotation file."""
     require_file(path, f"{_AGAIN} ({what})")
     try:
-        document = ElementTree.parse(path).getroot()
-    except ElementTree.ParseError as error:
+        document = parse_xml(path)
+    except ValueError as error:
         raise TableError(
-            f"{path} is broken or was copied only in part (line {error.position[0]}, {what}): {_AGAIN}."
+            f"{path} is broken or was copied only in part ({error}, {what}): {_AGAIN}."
         ) from None
-    except (OSError, UnicodeError, LookupError) as error:
+    except OSError as error:
         raise TableError(f"{path} cannot be read ({error}): {_AGAIN}.") from None
     if document.tag != "annotation":
         # A web page is XML as well, and without objects it would read as an image that shows nothing.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
+from satl.checks.formulas import warn_of_formulas
 from satl.errors import Argument, EncodingError, Sentence, TableError
-from satl.files import atomic_path, nearest_file
+from satl.files import atomic_paths, file_ending, nearest_file, split_ending
 from satl.labels.encodings import find_encoding
 from satl.labels.io.registry import FORMATS, Format, TableFile, find_format, register_format
 from satl.labels.io.text_files import unreadable
@@ -47,7 +47,8 @@ def read_table(
     """Read a label table; the extension chooses the format, and the content where several share it.
 
     Args:
-        path: ``.csv``, ``.tsv``, ``.parquet``, ``.jsonl``, ``.json`` or ``.npz``.
+        path: ``.csv``, ``.tsv`` or ``.jsonl``, each also with ``.gz``; ``.parquet``, ``.feather``, ``.arrow``,
+            ``.xlsx``, ``.json`` or ``.npz``.
         encoding: a name in ``ENCODINGS``; without it the values must leave only one reading.
         truth: a second table with the hidden truth, matched by image id and class name. Unless it says
             itself how it is to be read (words, JSONL, a stated encoding), it is read in ``encoding`` as
@@ -113,7 +114,8 @@ def open_table(
         return opened
     hidden = _open_truth(Path(truth), encoding).table
     return replace(
-        opened, table=opened.table.with_truth(aligned_cells(hidden, opened.table, truth, all_classes=True))
+        opened,
+        table=opened.table.with_truth(aligned_cells(hidden, opened.table, truth, all_classes=True), "signed"),
     )
 
 
@@ -151,26 +153,25 @@ def write_table(
     target = Path(path)
     kind = find_format(target, writing=True, name=format)
     chosen = None if encoding is None else find_encoding(encoding)
+    warn_of_formulas(target, table.images, table.classes)
     jobs = [(table, target, kind)]
     if table.truth is not None and (truth is not None or not kind.holds_truth):
         hidden_path = truth_path(target) if truth is None else Path(truth)
         if hidden_path == target:
             raise TableError(f"{target} cannot hold both the table and its truth: name another file.")
-        hidden = LabelTable(table.images, table.classes, table.truth, table.split)
-        same = format if hidden_path.suffix.lower() in kind.extensions else None
+        hidden = LabelTable(table.images, table.classes, table.truth, table.split, encoding="signed")
+        same = format if file_ending(hidden_path) in kind.extensions else None
         jobs = [
             (table.with_truth(None), target, kind),
             (hidden, hidden_path, find_format(hidden_path, writing=True, name=same)),
         ]
-    # Files appear when the stack unwinds: all of them or none, and the truth first, because a table whose
-    # truth is missing would pass unnoticed.
+    # All of them or none, and the truth first, because a table whose truth is missing would pass unnoticed.
     destination = target
     try:
-        with ExitStack() as written:
-            for content, destination, used in jobs:
+        with atomic_paths([place for _, place, _ in jobs]) as places:
+            for (content, destination, used), temporary in zip(jobs, places, strict=True):
                 # One encoding for both, so that one option reads both; JSON lines need none.
                 use = chosen if used.encoded or destination == target else None
-                temporary = written.enter_context(atomic_path(destination))
                 assert used.write is not None
                 used.write(content, temporary, use)
     except TableError as error:
@@ -236,7 +237,8 @@ def truth_path(path: PathLike) -> Path:
     'masked.truth.csv'
     """
     target = Path(path)
-    return target.with_name(f"{target.stem}.truth{target.suffix}")
+    stem, ending = split_ending(target)
+    return target.with_name(f"{stem}.truth{ending}")
 
 
 def _open_truth(path: Path, encoding: str | None) -> TableFile:

@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from satl.errors import TableError
+from satl.errors import TableError, first_line
 from satl.labels.io.text_files import check_start, unreadable
+from satl.parsing import require_text
 
 _PIECE = 1 << 20
 _NEAR_END = 8
@@ -133,15 +134,27 @@ class _Text:
             except json.JSONDecodeError as error:
                 if self._ended:
                     raise self._broken(error.pos, error.msg) from None
+            except ValueError as error:  # a number of thousands of digits
+                raise TableError(
+                    f"{self._path} cannot be read ({first_line(error)}): export it again."
+                ) from None
             except RecursionError:
                 raise TableError(f"{self._path} is nested too deeply: export it again.") from None
             else:
                 # A number that ends where the window ends may go on behind it.
                 if end < len(self._text) or self._ended:
+                    if self._text.find("\\", self._at, end) >= 0:
+                        self._require_text(value, self._text[self._at : end])
                     self._at = end
                     return value
             self._more(piece)
             piece *= 2
+
+    def _require_text(self, value: Any, text: str) -> None:
+        try:
+            require_text(value, text)
+        except ValueError as error:
+            raise TableError(f"{self._path} cannot be read ({error}): export it again.") from None
 
     def names(self) -> Iterator[str]:
         """Yield the keys of an object; the value of each must be passed before the next is asked for."""

@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from satl.errors import TableError, nearest
+from satl.errors import TableError, first_line, nearest
 from satl.labels.cells import NameIndex
 from satl.labels.encodings import Encoding, refuse_encoding
+from satl.labels.io.compressed import new_text, table_bytes
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.wide import build, complete_splits, unique_images
 from satl.labels.table import ABSENT, PRESENT, LabelTable
+from satl.parsing import parse_json
 
 _LISTS = "lists positive and negative by name"
 
@@ -31,7 +33,7 @@ def read_jsonl(path: Path, encoding: str | None) -> TableFile:
     """Read a file of JSON lines; it says present and absent by itself, so no encoding applies."""
     refuse_encoding(encoding, _LISTS, path)
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = table_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TableError(f"{path} is not UTF-8 text (byte {error.start + 1}): save it as UTF-8.") from None
     classes: list[str] | None = None
@@ -84,7 +86,7 @@ def write_jsonl(table: LabelTable, path: Path, encoding: Encoding | None) -> Non
     refuse_encoding(None if encoding is None else encoding.name, _LISTS)
     names = np.array(table.classes, dtype=object)
     splits = None if table.split is None else table.split.tolist()
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
+    with new_text(path) as stream:
         stream.write(json.dumps({"classes": list(table.classes)}, ensure_ascii=False) + "\n")
         for row, image in enumerate(table.images):
             cells = table.cells[row]
@@ -100,11 +102,10 @@ def write_jsonl(table: LabelTable, path: Path, encoding: Encoding | None) -> Non
 
 def _parse(raw: str, line: int, path: Path) -> dict[str, Any]:
     try:
-        row = json.loads(raw)
-    except json.JSONDecodeError as error:
-        raise TableError(
-            f"{path}: line {line} is not JSON ({error.msg}): write one object per line."
-        ) from None
+        row = parse_json(raw)
+    except ValueError as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else first_line(error)
+        raise TableError(f"{path}: line {line} is not JSON ({reason}): write one object per line.") from None
     if not isinstance(row, dict):
         raise TableError(
             f'{path}: line {line} is not a JSON object: write {{"image": ..., "positive": [...]}}.'
@@ -166,4 +167,6 @@ def _name_list(row: dict[str, Any], key: str, line: int, path: Path, good: set[s
     return stripped
 
 
-register_format(Format("jsonl", (".jsonl", ".ndjson"), read_jsonl, write_jsonl, encoded=False))
+register_format(
+    Format("jsonl", (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), read_jsonl, write_jsonl, encoded=False)
+)

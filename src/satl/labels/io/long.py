@@ -1,4 +1,4 @@
-"""Long tables: one row per image and class, ``image,label,value[,split]``, as CSV or Parquet.
+"""Long tables: one row per image and class, ``image,label,value[,split]``, as CSV, Parquet or Arrow.
 
 A pair of image and class without a row is unknown. Images and classes come in the order in which they
 first appear. Files of OpenImages (``ImageID,Source,LabelName,Confidence``) are read as they are.
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satl.errors import TableError
+from satl.files import file_ending
 from satl.labels.encodings import (
     ENCODINGS,
     NOT_A_LABEL,
@@ -28,8 +29,16 @@ from satl.labels.encodings import (
     value_code,
     value_counts,
 )
-from satl.labels.io.parquet import ENCODING_KEY, parquet_columns, parquet_header
-from satl.labels.io.parquet import EXTENSIONS as _PARQUET
+from satl.labels.io.arrow_files import (
+    ARROW_ENDINGS,
+    ENCODING_KEY,
+    arrow_columns,
+    arrow_errors,
+    arrow_header,
+    arrow_kind,
+    write_arrow,
+)
+from satl.labels.io.compressed import new_text
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide import (
@@ -42,7 +51,7 @@ from satl.labels.io.wide import (
     not_a_label,
     other_columns,
 )
-from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of
+from satl.labels.io.wide_csv import EXTENSIONS, csv_columns, csv_header, delimiter_of
 from satl.labels.table import UNKNOWN, LabelTable
 
 OPENIMAGES_HEADER = ("imageid", "source", "labelname", "confidence")
@@ -70,7 +79,8 @@ class LongRows:
 
 def read_long(path: Path, encoding: str | None) -> TableFile:
     """Read a long table; without an encoding its values must leave one reading, as in a wide table."""
-    rows, stated = read_rows(path)
+    with arrow_errors(path, arrow_kind(path)):
+        rows, stated = read_rows(path)
     if encoding is None and only_values(rows.classes):
         raise TableError(
             f"{path}: its column 'label' holds {', '.join(map(repr, rows.classes))}, so it may be a wide table with "
@@ -91,8 +101,8 @@ def read_long(path: Path, encoding: str | None) -> TableFile:
 
 def read_rows(path: Path) -> tuple[LongRows, str | None]:
     """Return the rows of a long table and the encoding that it states, or None."""
-    if path.suffix.lower() in _PARQUET:
-        header, columns, stated = parquet_columns(path)
+    if file_ending(path) in ARROW_ENDINGS:
+        header, columns, stated = arrow_columns(path)
     else:
         (header, columns), stated = csv_columns(path), None
     lowered = [name.strip().lower() for name in header]
@@ -107,7 +117,7 @@ def read_rows(path: Path) -> tuple[LongRows, str | None]:
         raise TableError(f"{path} is empty: it has no row; add one row per image and class.")
     images, image = _numbered(columns[image_at], path, header[image_at])
     classes, label = _numbered(columns[label_at], path, header[label_at])
-    codes = column_codes(columns[value_at])
+    codes = _value_codes(columns[value_at], path, header[value_at])
     wrong = codes == NOT_A_LABEL
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -155,8 +165,8 @@ def write_long(table: LabelTable, path: Path, encoding: Encoding | None) -> None
     The first image has a row for every class, and an image without known cells has one: so images and classes
     keep their order, and none is lost.
     """
-    parquet = path.suffix.lower() in _PARQUET
-    chosen = encoding or (ENCODINGS["blank"] if parquet else default_encoding(table.cells))
+    stating = file_ending(path) in ARROW_ENDINGS
+    chosen = encoding or (ENCODINGS["blank"] if stating else default_encoding(table.cells))
     require_writable(table.cells, chosen)
     if only_values(table.classes):
         raise TableError(
@@ -168,25 +178,24 @@ def write_long(table: LabelTable, path: Path, encoding: Encoding | None) -> None
     wanted[0] = True
     at = np.argwhere(wanted)
     states = table.cells[wanted]
-    if parquet:
-        _write_parquet(table, path, chosen, at, states)
+    if stating:
+        _write_arrow(table, path, chosen, at, states)
         return
     mark = delimiter_of(path)
     images = [csv_field(name, mark) for name in table.images]
     classes = [csv_field(name, mark) for name in table.classes]
     splits = None if table.split is None else [csv_field(name, mark) for name in table.split.tolist()]
-    with path.open("w", encoding="utf-8", newline="") as stream:
+    with new_text(path) as stream:
         stream.write(mark.join([IMAGE_COLUMN, *LONG_COLUMNS, *([SPLIT_COLUMN] if splits else [])]) + "\n")
         for (row, column), state in zip(at.tolist(), states.tolist(), strict=True):
             fields = [images[row], classes[column], chosen.writes[state]]
             stream.write(mark.join([*fields, splits[row]] if splits else fields) + "\n")
 
 
-def _write_parquet(
+def _write_arrow(
     table: LabelTable, path: Path, chosen: Encoding, at: npt.NDArray[np.int64], states: npt.NDArray[np.int8]
 ) -> None:
     import pyarrow as pa
-    import pyarrow.parquet
 
     def words(indices: npt.NDArray[Any], values: Sequence[str]) -> Any:
         return pa.DictionaryArray.from_arrays(
@@ -206,7 +215,17 @@ def _write_parquet(
         columns.append(pa.array(table.split[at[:, 0]].tolist(), pa.string()).dictionary_encode())
         names.append(SPLIT_COLUMN)
     arrow = pa.table(columns, names=names).replace_schema_metadata({ENCODING_KEY: chosen.name.encode()})
-    pyarrow.parquet.write_table(arrow, path, compression="zstd")
+    write_arrow(arrow, path)
+
+
+def _value_codes(column: Any, path: Path, name: str) -> npt.NDArray[np.uint8]:
+    import pyarrow as pa
+
+    if pa.types.is_nested(column.type):
+        raise TableError(
+            f"{path}: column {name!r} holds {column.type}, not labels: store numbers or words there."
+        )
+    return column_codes(column)
 
 
 def _numbered(column: Any, path: Path, name: str) -> tuple[list[str], npt.NDArray[np.int64]]:
@@ -214,7 +233,7 @@ def _numbered(column: Any, path: Path, name: str) -> tuple[list[str], npt.NDArra
     numbers: dict[str, int] = {}
     found = np.empty(len(column), dtype=np.int64)
     start = 0
-    for chunk in _chunks(column):
+    for chunk in _chunks(column, path, name):
         words = [str(word).strip() for word in chunk.dictionary.to_pylist()]
         indices = chunk.indices.to_numpy(zero_copy_only=False)
         # A chunk may list words that it does not use, or in another order than it uses them.
@@ -230,9 +249,12 @@ def _numbered(column: Any, path: Path, name: str) -> tuple[list[str], npt.NDArra
     return list(numbers), found
 
 
-def _chunks(column: Any) -> Iterator[Any]:
+def _chunks(column: Any, path: Path, name: str) -> Iterator[Any]:
     import pyarrow as pa
 
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise TableError(f"{path}: column {name!r} holds {kind}, not names: store text there.")
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
         text = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
         if text.indices.null_count or None in text.dictionary.to_pylist():
@@ -257,9 +279,9 @@ def _image_splits(
 
 
 def _recognises(path: Path) -> bool:
-    header = parquet_header(path) if path.suffix.lower() in _PARQUET else csv_header(path)
+    header = arrow_header(path) if file_ending(path) in ARROW_ENDINGS else csv_header(path)
     lowered = {name.strip().lower() for name in header}
     return other_columns(header) == set(LONG_COLUMNS) or lowered == set(OPENIMAGES_HEADER)
 
 
-register_format(Format("long", (".csv", ".tsv", *_PARQUET), read_long, write_long, recognises=_recognises))
+register_format(Format("long", (*EXTENSIONS, *ARROW_ENDINGS), read_long, write_long, recognises=_recognises))

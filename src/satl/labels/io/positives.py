@@ -20,6 +20,7 @@ import numpy as np
 from satl.errors import TableError
 from satl.labels.cells import NameIndex
 from satl.labels.encodings import Encoding, only_values, refuse_encoding
+from satl.labels.io.compressed import new_text
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import csv_field
 from satl.labels.io.wide import (
@@ -32,7 +33,7 @@ from satl.labels.io.wide import (
     other_columns,
     split_names,
 )
-from satl.labels.io.wide_csv import csv_columns, csv_header, delimiter_of
+from satl.labels.io.wide_csv import EXTENSIONS, csv_columns, csv_header, delimiter_of
 from satl.labels.table import ABSENT, PRESENT, LabelTable
 
 _LISTS = "lists what is present by name"
@@ -89,7 +90,7 @@ def write_positives(table: LabelTable, path: Path, encoding: Encoding | None) ->
             f"rename the class, or write .jsonl or .npz."
         )
     splits = None if table.split is None else table.split.tolist()
-    with path.open("w", encoding="utf-8", newline="") as stream:
+    with new_text(path) as stream:
         header = [IMAGE_COLUMN, *([SPLIT_COLUMN] if splits else []), LIST_COLUMNS[0]]
         stream.write(mark.join(header) + "\n")
         for row, image in enumerate(table.images):
@@ -122,7 +123,5 @@ def _recognises(path: Path) -> bool:
 
 
 register_format(
-    Format(
-        "positives", (".csv", ".tsv"), read_positives, write_positives, encoded=False, recognises=_recognises
-    )
+    Format("positives", EXTENSIONS, read_positives, write_positives, encoded=False, recognises=_recognises)
 )

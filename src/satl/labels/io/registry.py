@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from satl.errors import Argument, Sentence, TableError, nearest
+from satl.files import file_ending
 from satl.labels.encodings import Encoding
 from satl.labels.table import LabelTable
 
@@ -61,7 +62,7 @@ class Format:
 
     def writes(self, path: Path) -> bool:
         """Whether a file called ``path`` can be written in it."""
-        return self.write is not None and path.suffix.lower() in self.extensions
+        return self.write is not None and file_ending(path) in self.extensions
 
 
 FORMATS: dict[str, Format] = {}
@@ -80,7 +81,7 @@ def find_format(path: Path, *, writing: bool = False, name: str | None = None) -
 
     A file that is yet to be written has no content: there the format without ``recognises`` is taken.
     """
-    extension = path.suffix.lower()
+    extension = file_ending(path)
     usable = [f for f in FORMATS.values() if f.write is not None or not writing]
     if name is not None:
         return _named(path, name, usable)
@@ -118,7 +119,7 @@ def _named(path: Path, name: str, usable: list[Format]) -> Format:
             remedy=f"choose one of {', '.join(by_name)}",
         )
     format = by_name[name]
-    if path.suffix.lower() not in format.extensions:
+    if file_ending(path) not in format.extensions:
         raise TableError(
             f"{path}: format '{name}' is for {' or '.join(format.extensions)} files: give it such a name."
         )

@@ -99,6 +99,8 @@ def other_separator(header: Sequence[str]) -> str | None:
 def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
     """Return the positions of the image and split columns, after refusing unnamed and repeated columns."""
     check_names(header, path)
+    if not header:
+        raise TableError(f"{path} has no columns: write a column 'image' and one column per class.")
     plain = [name.strip() for name in header]
     lowered = [name.lower() for name in plain]
     if IMAGE_COLUMN in lowered:
@@ -305,7 +307,7 @@ def build(
 ) -> LabelTable:
     """Make the table; an error names the file."""
     try:
-        return LabelTable(images, classes, cells, split, truth)
+        return LabelTable(images, classes, cells, split, truth, "signed")
     except TableError as error:
         raise error.at(path) from None
 

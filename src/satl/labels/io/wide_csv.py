@@ -1,4 +1,4 @@
-"""Wide CSV: ``image[,split],<class>...``, comma separated (``.tsv``: by tabs), UTF-8."""
+"""Wide CSV: ``image[,split],<class>...``, comma separated (``.tsv``: by tabs), UTF-8; with ``.gz`` compressed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from satl.errors import TableError, first_line
+from satl.files import file_ending
 from satl.labels.encodings import Encoding, default_encoding, require_writable
+from satl.labels.io.compressed import new_bytes, table_bytes, table_start
 from satl.labels.io.registry import Format, TableFile, register_format
 from satl.labels.io.text_files import BOM, check_text, csv_field
 from satl.labels.io.wide import (
@@ -27,12 +29,13 @@ from satl.labels.io.wide import (
 )
 from satl.labels.table import ABSENT, PRESENT, UNKNOWN, LabelTable
 
+EXTENSIONS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _ROWS_AT_ONCE = 16_384
 
 
 def delimiter_of(path: Path) -> str:
     """Return the character between columns."""
-    return "\t" if path.suffix.lower() == ".tsv" else ","
+    return "\t" if file_ending(path).startswith(".tsv") else ","
 
 
 def read_csv(path: Path, encoding: str | None, ignore: Sequence[str] = ()) -> TableFile:
@@ -52,7 +55,7 @@ def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
     import pyarrow as pa
     import pyarrow.csv
 
-    data = path.read_bytes()
+    data = table_bytes(path)
     if not data.removeprefix(BOM).strip():
         raise TableError(f"{path} is empty: write a header 'image,<class>,...' and one row per image.")
     check_text(data, path, "CSV")
@@ -93,8 +96,7 @@ def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
 
 def csv_header(path: Path) -> list[str]:
     """Return the header of a file that may be CSV; empty where it is not."""
-    with path.open("rb") as stream:
-        start = stream.read(1 << 16)
+    start = table_start(path, 1 << 16)
     try:
         text = start.removeprefix(BOM).decode("utf-8", errors="ignore")
         rows = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter_of(path))
@@ -117,7 +119,7 @@ def write_csv(table: LabelTable, path: Path, encoding: Encoding | None) -> None:
     for state in (PRESENT, ABSENT, UNKNOWN):
         field = fields.get(state, b"")
         lookup[state + 1, : len(field)] = np.frombuffer(field, dtype=np.uint8)
-    with path.open("wb") as stream:
+    with new_bytes(path) as stream:
         header = wide_header(table)
         stream.write(delimiter.join(csv_field(name, delimiter) for name in header).encode() + b"\n")
         for start in range(0, table.num_images, _ROWS_AT_ONCE):
@@ -175,4 +177,4 @@ def _explain_ragged(data: bytes, columns: int, path: Path) -> None:
             )
 
 
-register_format(Format("csv", (".csv", ".tsv"), read_csv, write_csv, ignores_columns=True))
+register_format(Format("csv", EXTENSIONS, read_csv, write_csv, ignores_columns=True))

@@ -153,7 +153,10 @@ def ranking_sketch() -> Figure:
     threshold = 0.56
     scores = np.linspace(0, 1, 401)
     before = (_density(scores, 0.34, 0.115), _density(scores, 0.66, 0.115))
-    after = (_density(scores, 0.30, 0.085), _density(scores, 0.73, 0.1))
+    after = (
+        _moved(scores, before[0], _pushed_down(scores, threshold)),
+        _moved(scores, before[1], _pushed_up(scores, threshold)),
+    )
     for (solid, dashed), colour in zip(
         zip(before, after, strict=True), (style.ABSENT, style.PRESENT), strict=True
     ):
@@ -169,7 +172,7 @@ def ranking_sketch() -> Figure:
         linewidth=0,
     )
     top = 1.42 * max(after[0].max(), after[1].max())
-    left.axvline(threshold, color=style.SEMANTIC.light, linewidth=1.8, ymax=0.93)
+    left.axvline(threshold, color=style.SEMANTIC.light, linewidth=1.8, ymax=0.9)
     left.text(
         threshold, 0.945 * top, "threshold \u03c4", ha="center", va="bottom", color=style.SEMANTIC.light
     )
@@ -177,7 +180,7 @@ def ranking_sketch() -> Figure:
     left.grid(visible=False)
     left.set_title("Distributions of a class")
     for start, end, colour, word in (
-        (0.52, 0.40, style.ABSENT, "negatives above \u03c4\npushed down"),
+        (0.52, 0.40, style.ABSENT, "negatives above \u03c4\npushed below it"),
         (0.60, 0.72, style.PRESENT, "positives above \u03c4\npushed up"),
     ):
         left.annotate(
@@ -200,7 +203,7 @@ def ranking_sketch() -> Figure:
     ]
     note = (
         "A sketch, no data. The loss of a known cell grows or falls with d = max(0, s \u2212 \u03c4), so it moves only "
-        "scores above the threshold."
+        "scores above the threshold: below it the curves before and after are one, but for the negatives that arrive."
     )
     return add_heading(figure, "What differential ranking does", note, handles, columns=3)
 
@@ -221,6 +224,24 @@ def _draw_loss(axes: Axes, scores: np.ndarray, threshold: float) -> None:
 
 def _density(x: np.ndarray, mean: float, sd: float) -> np.ndarray:
     return np.exp(-0.5 * ((x - mean) / sd) ** 2) / sd
+
+
+def _pushed_down(scores: np.ndarray, threshold: float) -> np.ndarray:
+    """Return where negatives go: those above the threshold down, and no further than just below it."""
+    return np.where(scores > threshold, np.maximum(scores - 0.16, threshold - 0.025), scores)
+
+
+def _pushed_up(scores: np.ndarray, threshold: float) -> np.ndarray:
+    """Return where positives go: those above the threshold up, the more the further above it they are, within 1."""
+    share = np.maximum(scores - threshold, 0) / (1 - threshold)
+    return scores + 0.9 * (1 - threshold) * share**2 * (1 - share)
+
+
+def _moved(scores: np.ndarray, density: np.ndarray, target: np.ndarray, width: float = 0.012) -> np.ndarray:
+    """Return the density of scores that have moved to ``target``, smoothed over ``width`` for the eye."""
+    kernel = np.exp(-0.5 * ((scores[:, None] - target[None, :]) / width) ** 2) / (width * np.sqrt(2 * np.pi))
+    moved: np.ndarray = (kernel * density[None, :]).sum(axis=1) * (scores[1] - scores[0])
+    return moved
 
 
 def _line(colour: style.Colour, dash: Any, title: str) -> Artist:

@@ -16,6 +16,7 @@ from satl.experiments.finished_runs import RunGroup
 from satl.reports.comparison import Comparison, Example, choose_examples, compare
 from satl.reports.paper_figures.common import Missing, known, pair, union_note
 from satl.reports.training_images import run_pixels
+from satl.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +35,8 @@ def examples(group: RunGroup) -> Figure:
     records = [record for record in records if record.agrees_with(records[-1])]
     comparison = compare(*records)
     try:
-        pixels_of = run_pixels(records[-1].config, records[-1].rows)
+        record = records[-1]
+        pixels_of = run_pixels(record.config, record.rows, RunFolder(record.path).read_broken())
         chosen = _varied(choose_examples(comparison))
         pixels = [pixels_of(example.row) for example in chosen]
     except SatlError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,7 @@ _OF_A_GROUP = (
     PaperFigure(13, "loss-curves", "classification loss", loss_curves),
 )
 NUMBERS = tuple(range(1, 14))
+_AT_AN_EPOCH = 8
 
 
 def draw_figures(folder: Path, out: Path | None = None) -> list[Path]:
@@ -90,6 +92,7 @@ def draw_each(
     formats: Iterable[str] = DEFAULT_FORMATS,
     only: Iterable[int] = NUMBERS,
     announce: Callable[[str], Any] = lambda text: None,
+    epoch: int | None = None,
 ) -> Iterator[DrawnFigure]:
     """Draw the figures one after the other; yield each with its files, or with what it still needs.
 
@@ -99,6 +102,7 @@ def draw_each(
         formats: of ``svg``, ``pdf``, ``png``.
         only: numbers of the figures to draw.
         announce: is called with messages: what takes long, what is left out.
+        epoch: counted from 1, that figure 8 looks at; None for the last one.
 
     Raises:
         SatlError: a folder holds no finished run, or an option is wrong; before anything is drawn.
@@ -115,11 +119,11 @@ def draw_each(
         announce(f"Left out, not finished: {first_of([path.name for path in unfinished])}")
     groups = group_runs(runs)
     target = Path(folders[0]) / "figures" if out is None else Path(out)
-    return (drawn for number in numbers for drawn in _draw_number(number, groups, target, chosen))
+    return (drawn for number in numbers for drawn in _draw_number(number, groups, target, chosen, epoch))
 
 
 def _draw_number(
-    number: int, groups: Sequence[RunGroup], out: Path, formats: tuple[str, ...]
+    number: int, groups: Sequence[RunGroup], out: Path, formats: tuple[str, ...], epoch: int | None
 ) -> Iterator[DrawnFigure]:
     whole: dict[int, tuple[str, str, Callable[[], Figure]]] = {
         3: ("pipeline", "how SATL works", pipeline),
@@ -135,7 +139,11 @@ def _draw_number(
         several = len(groups) > 1
         slug = f"{figure.slug}-{_file_name(group.name)}" if several else figure.slug
         title = f"{figure.title} ({group.name})" if several else figure.title
-        yield _draw_one(number, slug, title, lambda group=group: figure.draw(group), out, formats)  # type: ignore[misc]
+        draw_it = partial(figure.draw, group)
+        if epoch is not None and number == _AT_AN_EPOCH:
+            slug, title = f"{slug}-epoch-{epoch}", f"{title} after epoch {epoch}"
+            draw_it = partial(thresholds_on_scores, group, epoch)
+        yield _draw_one(number, slug, title, draw_it, out, formats)
 
 
 def _draw_one(

@@ -25,6 +25,7 @@ from satl.reports.paper_figures.common import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
@@ -34,15 +35,21 @@ _UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0,
 def training_time(groups: Sequence[RunGroup]) -> Figure:
     """Return figure 5: how long a framework trains alone and with SATL, on every data set."""
     bars: list[tuple[str, str, float, float, int]] = []
+    shares: list[Estimate] = []
     for group in groups:
         for methods in WITH_SATL.items():
             if all(method in group.methods for method in methods):
-                for method in methods:
-                    seconds = group.results.paired(
-                        "train_seconds", method, group.proportions([method]), model="last"
+                spent = [_seconds(group, method) for method in methods]
+                shares.append(
+                    Estimate.of(
+                        100 * (spent[1][place] / spent[0][place] - 1)
+                        for place in sorted(spent[0].keys() & spent[1].keys())
+                        if spent[0][place]
                     )
-                    spent = Estimate.of(seconds.values())
-                    bars.append((group.name, method, spent.mean or 0.0, spent.deviation or 0.0, spent.n))
+                )
+                for method, seconds in zip(methods, spent, strict=True):
+                    own = Estimate.of(seconds.values())
+                    bars.append((group.name, method, own.mean or 0.0, own.deviation or 0.0, own.n))
     if not bars:
         whole_pair(groups[0])
     largest = max(bar[2] for bar in bars)
@@ -69,10 +76,8 @@ def training_time(groups: Sequence[RunGroup]) -> Figure:
                 fontsize=8,
             )
         ticks.append(place)
-        name, base, plain, *_ = bars[number]
-        share = bars[number + 1][2] / plain - 1 if plain else 0.0
-        more = f"{100 * share:+.0f} %".replace("-", "\u2212")
-        labels.append(f"{method_style(base).title} on {name}\nwith SATL {more}")
+        name, base, *_ = bars[number]
+        labels.append(f"{method_style(base).title} on {name}\nwith SATL {_more(shares[place])}")
     axes.set_xticks(ticks, labels)
     axes.tick_params(axis="x", labelcolor=style.INK.light)
     axes.set_xlim(-0.6, len(ticks) - 0.4)
@@ -85,14 +90,57 @@ def training_time(groups: Sequence[RunGroup]) -> Figure:
     runs = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
     note = (
         f"Time in training steps, validation left out; mean over all proportions and seeds ({runs} "
-        f"run{'' if counts == [1] else 's'} a bar), lines are the standard deviation."
+        f"run{'' if counts == [1] else 's'} a bar), lines are the standard deviation. With SATL: mean and standard "
+        f"deviation over runs with the same proportion and seed. {_conditions(groups, shares)}"
     )
     return add_heading(figure, "Training time of a framework alone and with SATL", note, handles)
 
 
+def _seconds(group: RunGroup, method: str) -> dict[tuple[float, int], float]:
+    return group.results.paired("train_seconds", method, group.proportions([method]), model="last")
+
+
+def _more(share: Estimate) -> str:
+    """Write how much longer a run takes.
+
+    >>> _more(Estimate.of([3.0, 5.0])), _more(Estimate.of([-7.0])), _more(Estimate.of([]))
+    ('+4 ± 1 %', '−7 %', 'not comparable')
+    """
+    if share.mean is None:
+        return "not comparable"
+    spread = "" if share.deviation is None else f" ± {share.deviation:.0f}"
+    mean = round(share.mean) or 0  # no minus before nothing
+    return f"{mean:+d}{spread} %".replace("-", "\u2212")
+
+
+def _conditions(groups: Sequence[RunGroup], shares: Sequence[Estimate]) -> str:
+    """Say how far the times can be trusted."""
+    jobs = {run.jobs for group in groups for run in group.plain}
+    side_by_side = max((number for number in jobs if number is not None), default=0)
+    if side_by_side > 1:
+        text = f"Up to {side_by_side} runs shared the machine, so that they also measure each other"
+    elif None in jobs:
+        text = "What else the machine did meanwhile is not recorded"
+    else:
+        text = "The runs ran one after the other; what else the machine did is not recorded"
+    doubtful = [
+        share
+        for share in shares
+        if share.mean is None or share.mean < 0 or share.deviation is None or share.mean < 2 * share.deviation
+    ]
+    if any(share.mean is not None and share.mean < 0 for share in shares):
+        return f"Warning: SATL only adds work, so a negative difference is noise of the machine. {text}."
+    if doubtful:
+        return f"Warning: a difference of less than two standard deviations says nothing. {text}."
+    return f"{text}."
+
+
 @styled
 def precision_by_proportion(group: RunGroup) -> Figure:
-    """Return figure 7: mean precision of the pseudo-labels on unknown cells at each known proportion."""
+    """Return figure 7: mean precision of the pseudo-labels on unknown cells at each known proportion.
+
+    Their recall stands beside it, without which a precision says little: a threshold that lets nothing pass has 100 %.
+    """
     methods = [
         name
         for name in with_generators(group)
@@ -102,40 +150,49 @@ def precision_by_proportion(group: RunGroup) -> Figure:
         raise Missing(f"needs pseudo-labels and {TRUTH}")
     proportions = group.proportions(methods)
     figure = start_figure(2.9)
-    axes = figure.subplots()
     counts: list[int] = []
-    for number, name in enumerate(methods):
-        look = method_style(name)
-        # A little apart, so that no method's error bars hide another's.
-        shift = 0.05 * (number - (len(methods) - 1) / 2)
-        mean, sd, n = error_bars(
-            Estimate.of(group.results.by_seed("pseudo_precision", name, p, model="last").values())
-            for p in proportions
-        )
-        counts += [int(count) for count in n]
-        axes.errorbar(
-            np.arange(len(proportions)) + shift,
-            mean,
-            sd if (n > 1).any() else None,
-            color=str(look.colour),
-            linestyle=look.dash,
-            marker=look.marker,
-            markersize=6,
-            markeredgecolor=style.PAPER.light,
-            markeredgewidth=0.6,
-            capsize=2.5,
-            elinewidth=1.0,
-        )
-    axes.set_xticks(range(len(proportions)), [percent(p) for p in proportions])
-    axes.set_xlim(-0.4, len(proportions) - 0.6)
-    axes.set_xlabel("known proportion of the training labels")
-    axes.set_ylabel("precision, mean over classes (%)")
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(0.0, low - 0.04 * (high - low)), min(high + 0.04 * (high - low), 101.0))
-    axes.grid(visible=False, axis="x")
+    for axes, kind in zip(figure.subplots(1, 2), ("precision", "recall"), strict=True):
+        for number, name in enumerate(methods):
+            # A little apart, so that no method's error bars hide another's.
+            shift = 0.05 * (number - (len(methods) - 1) / 2)
+            counts += _draw_quality(axes, group, name, proportions, f"pseudo_{kind}", shift)
+        axes.set_xticks(range(len(proportions)), [percent(p) for p in proportions])
+        axes.set_xlim(-0.4, len(proportions) - 0.6)
+        axes.set_xlabel("known training labels")
+        axes.set_ylabel(f"{kind}, mean over classes (%)")
+        axes.set_ylim(-3.0, 103.0)  # all of it: a cut axis makes small differences look large
+        axes.set_yticks(range(0, 101, 20))
+        axes.grid(visible=False, axis="x")
     runs = [run for name in methods for run in group.of(name)]
-    note = f"{group.name}; unknown training cells in the last epoch, {union_note(runs)}; {seeds(counts)}."
+    note = (
+        f"{group.name}; unknown training cells in the last epoch, {union_note(runs)}; {seeds(counts)}. Precision is a "
+        "mean over the classes that have a pseudo-label."
+    )
     silent = [method_style(name).title for name in with_generators(group) if name not in methods]
     note += f" No pseudo-label to judge: {', '.join(silent)}." if silent else ""
     handles = [line_handle(method_style(name)) for name in methods]
-    return add_heading(figure, "Precision of the pseudo-labels at each known proportion", note, handles)
+    return add_heading(figure, "Pseudo-labels at each known proportion", note, handles)
+
+
+def _draw_quality(
+    axes: Axes, group: RunGroup, method: str, proportions: Sequence[float], column: str, shift: float
+) -> list[int]:
+    """Draw the line of a method; return how many seeds its points have."""
+    look = method_style(method)
+    mean, sd, n = error_bars(
+        Estimate.of(group.results.by_seed(column, method, p, model="last").values()) for p in proportions
+    )
+    axes.errorbar(
+        np.arange(len(proportions)) + shift,
+        mean,
+        sd if (n > 1).any() else None,
+        color=str(look.colour),
+        linestyle=look.dash,
+        marker=look.marker,
+        markersize=6,
+        markeredgecolor=style.PAPER.light,
+        markeredgewidth=0.6,
+        capsize=2.5,
+        elinewidth=1.0,
+    )
+    return [int(count) for count in n]

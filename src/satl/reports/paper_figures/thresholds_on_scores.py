@@ -30,12 +30,17 @@ if TYPE_CHECKING:
 
 
 @styled
-def thresholds_on_scores(group: RunGroup) -> Figure:
-    """Return figure 8: four classes across, SATL, SST and HST below each other."""
+def thresholds_on_scores(group: RunGroup, epoch: int | None = None) -> Figure:
+    """Return figure 8: four classes across, SATL, SST and HST below each other.
+
+    Args:
+        group: the runs.
+        epoch: counted from 1, of an epoch whose model the runs kept; None for the last one.
+    """
     methods = _rows(group)
     proportion = group.shown_proportion(methods)
     runs = group.matching(methods, proportion)
-    records = [run.record for run in runs]
+    records = [run.record_after(epoch) for run in runs]
     if records[0].truth is None:
         raise Missing(f"needs {TRUTH}")
     chosen = shown_classes(records[0])
@@ -57,10 +62,10 @@ def thresholds_on_scores(group: RunGroup) -> Figure:
         axes.set_xlabel("score")
     for axes, (index, kind) in zip(grid[0], chosen.items(), strict=True):
         axes.set_title(panel_title(figure, records[0].classes[index], kind, len(chosen)), pad=25)
-    epoch = len(runs[0].epochs)
+    shown = len(runs[0].epochs) if epoch is None else epoch
     note = (
         f"{known(group, proportion)}; unknown training cells by the hidden truth, generator as given at the left, "
-        f"thresholds and scores after epoch {epoch}, one run each (seed {runs[0].seed}). Above each panel: recall and "
+        f"thresholds and scores after epoch {shown}, one run each (seed {runs[0].seed}). Above each panel: recall and "
         "precision of this generator's pseudo-labels. A row of panels has one scale of scores."
     )
     handles = [

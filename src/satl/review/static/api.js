@@ -31,6 +31,7 @@ export async function post(path, body) {
 }
 
 export const imageUrl = (name) => `/image?name=${encodeURIComponent(name)}`;
+export const thumbnailUrl = (name) => `/thumbnail?name=${encodeURIComponent(name)}`;
 
 // In words, why an image did not appear: the server says so, or the file came and is none.
 export async function whyNoImage(name) {
@@ -78,8 +79,9 @@ export class Outbox {
     if (this.entries.length) this.pump();
   }
 
-  push(cells) {
-    this.entries.push({ tab: identity.tab, request: unique(), cells });
+  // With the name of who decided: it may be another one by the time that the server answers again.
+  push(cells, annotator, final) {
+    this.entries.push({ tab: identity.tab, request: unique(), cells, annotator, final });
     this.save();
     this.pump();
   }

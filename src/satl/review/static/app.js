@@ -2,7 +2,9 @@
 
 import { callOthers, get, identity, onCall, Outbox, post, Refused, unique } from "./api.js";
 import { byId, element, number, plural, toast, word } from "./dom.js";
-import { cellKey, Queue } from "./queue.js";
+import { Gallery } from "./gallery.js";
+import { listenToNames, rememberedName } from "./people.js";
+import { cellKey, isFinal, lasting, Queue } from "./queue.js";
 import { drawCard, drawClasses, drawImage, drawProgress, forgetImage, sums } from "./view.js";
 import { Zoom } from "./zoom.js";
 
@@ -11,11 +13,17 @@ const DEFAULTS = { label: "", band: ["review"], source: "", state: "open", value
 const form = byId("filter-form");
 const zoom = new Zoom(byId("viewport"), byId("image"));
 const pending = new Set();
-let start, queue, outbox, seen;
+let start, queue, gallery, outbox, seen, openNames;
 let mode = "class", filters = { ...DEFAULTS };
 let acting = Promise.resolve();
+let chosenBefore = "";
+const MODES = ["class", "image", "gallery"];
 
 function draw() {
+  if (mode === "gallery") {
+    drawProgress(start, filters);
+    return;
+  }
   drawCard(queue, { choose: (row) => { queue.choose(row); draw(); }, end });
   drawImage(queue.item, zoom, start);
   drawProgress(start, filters);
@@ -25,6 +33,9 @@ function draw() {
 
 function drawSide() {
   drawClasses(start, filters, (label) => { setFilters({ label }); closeFilters(); });
+  const { disagreements } = start;
+  byId("disagreements").hidden = !disagreements;
+  byId("disagreements").textContent = `${plural(disagreements, "disagreement")} to settle`;
 }
 
 // Filters and modes.
@@ -33,15 +44,25 @@ function restart() {
   sessionStorage.setItem(`satl-view-${start.id}`, JSON.stringify({ mode, filters }));
   byId("by-class").setAttribute("aria-pressed", mode === "class");
   byId("by-image").setAttribute("aria-pressed", mode === "image");
+  byId("by-gallery").setAttribute("aria-pressed", mode === "gallery");
+  document.body.classList.toggle("in-gallery", mode === "gallery");
+  byId("gallery").hidden = mode !== "gallery";
+  // A gallery is of one class: the first with something open where none is chosen.
+  if (mode === "gallery" && !filters.label) filters.label = (withOpen()[0] ?? start.classes[0])?.name ?? "";
   queue = newQueue();
   draw();
   drawSide();
-  queue.load();
+  byId("matching").textContent = "";
+  if (mode === "gallery") gallery.restart(asked());
+  else queue.load();
 }
+
+// What is asked of the server: the filters, and for whom.
+const asked = () => ({ ...filters, annotator: start.annotator });
 
 function newQueue() {
   const settled = () => outbox.settled();
-  return new Queue(mode, filters, { changed: draw, failed: unreachable, settled, pictured: start.has_images });
+  return new Queue(mode, asked(), { changed: draw, failed: unreachable, settled, pictured: start.has_images });
 }
 
 function setFilters(changes) {
@@ -50,6 +71,9 @@ function setFilters(changes) {
 }
 
 function setMode(wanted) {
+  // The gallery had to choose a class; going through all classes goes on with all.
+  if (mode === "gallery" && wanted !== "gallery") filters.label = chosenBefore;
+  if (mode !== "gallery") chosenBefore = filters.label;
   mode = wanted;
   restart();
 }
@@ -85,8 +109,10 @@ function closeFilters() {
   byId("panel").focus({ preventScroll: true });
 }
 
+const withOpen = () => start.classes.filter(({ tally }) => sums(tally, filters.band, start.bands)[0]);
+
 function nextClass() {
-  const open = start.classes.filter(({ tally }) => sums(tally, filters.band, start.bands)[0]);
+  const open = withOpen();
   if (!open.length) return toast("Nothing is open in these bands.");
   const names = start.classes.map(({ name }) => name), here = names.indexOf(filters.label);
   const next = open.find(({ name }) => names.indexOf(name) > here) ?? open[0];
@@ -97,10 +123,16 @@ function end() {
   const counts = start.classes.map(({ tally }) => sums(tally, filters.band, start.bands));
   const left = counts.reduce((sum, [open]) => sum + open, 0);
   const narrowed = ["source", "value", "low", "high"].some((name) => filters[name] !== "") || filters.state !== "open";
-  const parts = [element("h1", {}, filters.state === "open" ? "Nothing left here" : "That is all")];
+  const parts = [element("h1", {}, lasting(filters.state) ? "Nothing left here" : "That is all")];
+  const here = start.classes.find(({ name }) => name === filters.label);
+  const open = mode === "gallery" && here ? sums(here.tally, filters.band, start.bands)[0] : 0;
   const button = (text, action, key = null) => element("button", { type: "button", class: "action", onclick: action },
     element("b", {}, text), key && element("kbd", {}, key));
-  if (left) {
+  if (open && !narrowed) {
+    parts[0] = element("h1", {}, "End of this class");
+    parts.push(element("p", {}, `${plural(open, "suggestion")} of this class ${open === 1 ? "is" : "are"} still open.`));
+    parts.push(button("Look at them", () => gallery.restart(asked())), button("Next class", nextClass, "N"));
+  } else if (left) {
     parts.push(element("p", {}, `In the chosen bands, ${plural(left, "suggestion")} ${left === 1 ? "is" : "are"} open.`));
     parts.push(narrowed ? button("Reset the filters", resetFilters) : button("Next class", nextClass, "N"));
   } else if (!counts.flat().some(Boolean)) {
@@ -135,9 +167,19 @@ async function decide(verdictOf, all = false) {
     one.elsewhere = false;
   });
   // First, since what comes next may have to be loaded, and would still hold these cells before they are stored.
-  outbox.push(cells);
+  send(cells);
   queue.advance();
   draw();
+}
+
+function send(cells) {
+  if (outbox.failing) {
+    toast("Wait: the last decision is not stored yet.");
+    return false;
+  }
+  for (const { image, label } of cells) pending.add(cellKey(image, label));
+  outbox.push(cells, start.annotator, isFinal(filters.state));
+  return true;
 }
 
 async function undo() {
@@ -146,13 +188,15 @@ async function undo() {
     return;
   }
   try {
-    const body = await post("/api/undo", { tab: identity.tab, request: unique() });
+    const body = await post("/api/undo", { tab: identity.tab, request: unique(), annotator: start.annotator });
     if (!body.cells.length) {
       toast("Nothing to undo in this tab.");
       return;
     }
-    await queue.show(body.cells[0].image, body.cells[0].label);
+    if (mode !== "gallery") await queue.show(body.cells[0].image, body.cells[0].label);
     update(body);
+    if (mode === "gallery" && body.cells[0].label !== filters.label) setFilters({ label: body.cells[0].label });
+    else if (mode === "gallery") gallery.undone(body.cells);
     callOthers();
     toast(body.cells.length === 1 ? `Undone: ${body.cells[0].label}` : `Undone: ${plural(body.cells.length, "decision")}`);
   } catch (error) {
@@ -163,10 +207,12 @@ async function undo() {
   draw();
 }
 
+const findCell = (image, label) => (mode === "gallery" ? gallery : queue).find(image, label);
+
 // Bring cells and tallies to what the server says; ``last`` is how far it had counted.
 function update({ cells, tallies = {}, last }) {
   for (const cell of cells) {
-    const found = queue.find(cell.image, cell.label);
+    const found = findCell(cell.image, cell.label);
     if (found) Object.assign(found, { decided: cell.value, number: cell.number, counted: last ?? found.counted });
   }
   for (const entry of start.classes) entry.tally = tallies[entry.name] ?? entry.tally;
@@ -176,8 +222,9 @@ function update({ cells, tallies = {}, last }) {
 function stored(cells, body) {
   for (const { image, label } of cells) pending.delete(cellKey(image, label));
   update(body);
-  if (queue.ended) draw();
+  if (mode !== "gallery" && queue.ended) draw();
   else drawProgress(start, filters);
+  if (mode === "gallery" && gallery.state === "end") gallery.draw();
   callOthers();
 }
 
@@ -186,6 +233,13 @@ async function refused(cells, error) {
   const [first] = cells;
   if (error.status !== 409) {
     toast(`Not stored: ${error.message}`);
+    if (mode === "gallery") gallery.restart(asked());
+    return;
+  }
+  if (mode === "gallery") {
+    gallery.refused(cells, error.body.cells);
+    update(error.body);
+    toast("Another tab decided some of these meanwhile, so none was stored. Look again.");
     return;
   }
   update(error.body);
@@ -225,11 +279,12 @@ async function poll() {
   try {
     let more = true;
     while (more) {
-      const news = await get("/api/changes", { since: seen });
+      const news = await get("/api/changes", { since: seen, annotator: start.annotator });
       if (news.generation !== start.generation && !outbox.entries.length) location.reload();
       for (const event of news.decisions) applyEvent(event);
       for (const entry of start.classes) entry.tally = news.tallies[entry.name] ?? entry.tally;
-      if (news.decisions.length) {
+      if (news.decisions.length || news.disagreements !== start.disagreements) {
+        start.disagreements = news.disagreements;
         draw();
         drawSide();
       }
@@ -247,15 +302,22 @@ async function poll() {
 // The server answers after a time in which it did not: what could not be loaded is asked for again.
 function backAgain() {
   byId("banner").hidden = true;
+  if (mode === "gallery") {
+    gallery.retry();
+    return;
+  }
   forgetImage();
   draw();
   if (!queue.item) queue.load();
 }
 
-function applyEvent({ image, label, value, number: stands, sequence }) {
-  const found = queue.find(image, label);
-  if (!found || pending.has(cellKey(image, label)) || sequence <= (found.counted ?? 0)) return;
-  if (found.number !== stands) Object.assign(found, { decided: value, number: stands, elsewhere: value !== null });
+function applyEvent({ image, label, value, number: stands, sequence, final }) {
+  const found = findCell(image, label);
+  if (!found || Boolean(final) !== isFinal(filters.state) || pending.has(cellKey(image, label)) || sequence <= (found.counted ?? 0)) return;
+  if (found.number !== stands) {
+    Object.assign(found, { decided: value, number: stands, elsewhere: value !== null });
+    if (mode === "gallery") gallery.told(found);
+  }
   found.counted = sequence;
 }
 
@@ -264,13 +326,25 @@ function applyEvent({ image, label, value, number: stands, sequence }) {
 const accept = (one) => one.value;
 const reject = (one) => -one.value;
 const skip = () => 0;
+const GALLERY_ACTIONS = {
+  " ": () => gallery.mark(gallery.at, "wrong"),
+  r: () => gallery.mark(gallery.at, "wrong"),
+  l: () => gallery.mark(gallery.at, "leave"),
+  s: () => gallery.mark(gallery.at, "leave"),
+  enter: () => act(() => gallery.confirm()),
+  z: () => gallery.enlarge(),
+  ...Object.fromEntries(["arrowleft", "arrowright", "arrowup", "arrowdown"].map((name) => [name, () => gallery.move(name)])),
+};
+const IN_GALLERY = new Set(["u", "m", "g", "n", "f", "t", "p", "?"]);
 const ACTIONS = {
   a: (event) => act(() => decide(accept, event.shiftKey)),
   r: () => act(() => decide(reject)),
   s: () => act(() => decide(skip)),
   u: () => act(undo),
   z: () => zoom.toggle(),
-  m: () => setMode(mode === "class" ? "image" : "class"),
+  m: () => setMode(MODES[(MODES.indexOf(mode) + 1) % MODES.length]),
+  g: () => setMode(mode === "gallery" ? "class" : "gallery"),
+  p: () => openNames(),
   n: nextClass,
   f: openFilters,
   t: switchTheme,
@@ -297,15 +371,22 @@ function onKey(event) {
   }
   // A key that is held down, or pressed while the suggestion is covered, must not decide what nobody has seen.
   if (event.repeat && event.key === "Enter" && event.target.closest("button")) event.preventDefault();
-  if (typing || byId("help").open || covered()) return;
+  if (typing || document.querySelector("dialog[open]") || covered()) return;
   // On a keyboard of another alphabet the place of the key counts.
   const letter = event.code.startsWith("Key") && event.key > "\u007f" ? event.code.slice(3) : event.key;
   let name = letter.toLowerCase();
   if ((event.ctrlKey || event.metaKey) && name === "z" && !event.shiftKey) name = "u";
   else if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (!Object.hasOwn(ACTIONS, name)) return;
+  let actions = ACTIONS;
+  if (mode === "gallery" && !IN_GALLERY.has(name)) {
+    // Enter and Space belong to a button that has the focus, unless it is a picture.
+    if ((name === "enter" || name === " ") && event.target.closest("button:not(.tile), a, summary")) return;
+    if (name === " " && event.shiftKey) name = "l";
+    actions = GALLERY_ACTIONS;
+  }
+  if (!Object.hasOwn(actions, name)) return;
   event.preventDefault();
-  if (!event.repeat || HELD.has(name)) ACTIONS[name](event);
+  if (!event.repeat || HELD.has(name)) actions[name](event);
 }
 
 function switchTheme() {
@@ -323,6 +404,16 @@ function listen() {
   for (const [id, key] of Object.entries(clicks)) byId(id).addEventListener("click", (event) => ACTIONS[key](event));
   byId("by-class").addEventListener("click", () => setMode("class"));
   byId("by-image").addEventListener("click", () => setMode("image"));
+  byId("by-gallery").addEventListener("click", () => setMode("gallery"));
+  byId("gallery-confirm").addEventListener("click", () => act(() => gallery.confirm()));
+  byId("gallery-undo").addEventListener("click", () => act(undo));
+  byId("disagreements").addEventListener("click", () => {
+    filters = { ...DEFAULTS, band: start.bands, state: "disagreed" };
+    mode = "class";
+    writeForm();
+    restart();
+    closeFilters();
+  });
   byId("filters-close").addEventListener("click", closeFilters);
   byId("filters").addEventListener("focusout", ({ relatedTarget }) => {
     if (covered() && relatedTarget && !byId("filters").contains(relatedTarget)) closeFilters();
@@ -338,8 +429,21 @@ function listen() {
   setInterval(poll, POLL);
 }
 
+// A name that the server does not take, from wherever it came, must not lock the page.
+const begun = () => get("/api/start", { annotator: rememberedName() })
+  .catch((error) => { if (error.status === 422) return get("/api/start"); throw error; });
+
+async function changeName(keep) {
+  if (!(await outbox.settled())) {
+    toast("Wait: the last decision is not stored yet.");
+    return;
+  }
+  keep();
+  location.reload();
+}
+
 async function begin() {
-  start = await get("/api/start");
+  start = await begun();
   seen = start.last;
   byId("folder").textContent = start.folder;
   byId("statement").textContent = start.statement ?? "";
@@ -352,7 +456,12 @@ async function begin() {
   if (!start.classes.some(({ name }) => name === filters.label)) filters.label = "";
   writeForm();
   queue = newQueue();
+  gallery = new Gallery({
+    settled: () => outbox.settled(), send, failed: unreachable, end,
+    has_images: start.has_images, images_message: start.images_message,
+  });
   outbox = new Outbox(start.id, { stored, refused, waiting });
+  openNames = listenToNames(start, { change: changeName, failed: unreachable });
   restart();
   listen();
   const total = start.classes.reduce((sum, { tally }) => sum + tally.flat().reduce((a, b) => a + b, 0), 0);

@@ -6,6 +6,11 @@ const AHEAD = 8, PRELOADED = 4, KEPT = 400;
 
 export const cellKey = (image, label) => `${image}\u0000${label}`;
 
+export const isFinal = (state) => state === "disagreed" || state === "resolved";
+
+// Filters from which a suggestion disappears when it is decided.
+export const lasting = (state) => ["open", "unseen", "disagreed"].includes(state);
+
 export class Queue {
   // settled: resolves when decisions on their way are stored, or they would come up again as open.
   constructor(mode, filters, { changed, failed, settled, pictured }) {
@@ -82,22 +87,26 @@ export class Queue {
     });
   }
 
+  // Decisions settle disagreements.
+  get final() { return isFinal(this.filters.state); }
+
   wanted(suggestion) {
-    return this.filters.state !== "open" || suggestion.decided === null;
+    return !lasting(this.filters.state) || suggestion.decided === null;
   }
 
   // After a decision: the next open suggestion of this image, else the next image or suggestion.
   advance() {
     const rest = this.item?.suggestions.findIndex((one, i) => i > this.row && one.decided === null) ?? -1;
     const any = this.item?.suggestions.findIndex((one) => one.decided === null) ?? -1;
-    if (this.mode === "image" && this.filters.state === "open" && Math.max(rest, any) >= 0) {
+    const open = lasting(this.filters.state);
+    if (this.mode === "image" && open && Math.max(rest, any) >= 0) {
       this.row = rest >= 0 ? rest : any;
-    } else if (this.mode === "image" && this.filters.state === "open" && this.item?.more) {
+    } else if (this.mode === "image" && open && this.item?.more) {
       // There is more of this image than was listed: from here on everything is loaded again.
       this.after = this.item.key - 1;
       this.items.length = this.at;
       this.turn += 1;
-    } else if (this.mode === "image" && this.item && this.filters.state !== "open" && this.row + 1 < this.item.suggestions.length) {
+    } else if (this.mode === "image" && this.item && !open && this.row + 1 < this.item.suggestions.length) {
       this.row += 1;
     } else {
       this.step(1, true);
@@ -136,8 +145,9 @@ export class Queue {
   async show(image, label) {
     let at = this.items.findIndex((one) => one.image === image && one.suggestions.some((s) => s.label === label));
     if (at < 0) {
-      let item = await get("/api/item", this.mode === "image" ? { image } : { image, label });
-      if (!item.suggestions.some((one) => one.label === label)) item = await get("/api/item", { image, label });
+      const asked = { image, annotator: this.filters.annotator, final: this.final };
+      let item = await get("/api/item", this.mode === "image" ? asked : { ...asked, label });
+      if (!item.suggestions.some((one) => one.label === label)) item = await get("/api/item", { ...asked, label });
       at = Math.min(this.at, this.items.length);
       this.items.splice(at, 0, item);
     }

@@ -76,25 +76,33 @@ function decision(suggestion) {
   return element("p", { class: "decided" }, `${text}${suggestion.decided ? ": " : ""}`, suggestion.decided ? verdict(suggestion.decided) : null);
 }
 
-function single(item, suggestion) {
+// What others decided: shown to whoever has decided, and to whoever settles a disagreement.
+function votes(suggestion, final) {
+  if (!suggestion.votes.length) return null;
+  const list = suggestion.votes.map(({ annotator, value }) => element("li", {}, element("span", {}, annotator || "no name"), verdict(value)));
+  return element("div", { class: "votes" }, element("h3", {}, final ? "The annotators disagree; your decision is final" : "Others"), element("ul", {}, ...list));
+}
+
+function single(item, suggestion, final) {
   return [
     ...facts(suggestion, item.known),
     element("h1", {}, suggestion.label),
     element("p", { class: "suggested" }, "Suggested: ", verdict(suggestion.value)),
     decision(suggestion),
+    votes(suggestion, final),
     measures(suggestion),
     detail(suggestion),
     ...knownLabels(item.known),
   ].filter(Boolean);
 }
 
-function several(item, row, choose) {
+function several(item, row, choose, final) {
   const open = item.suggestions.filter((one) => one.decided === null).length;
   const list = item.suggestions.map((one, i) => {
     const state = one.decided === null ? element("span", { class: "verdict open" }, "open") : verdict(one.decided);
     const head = element("button", { type: "button", class: "row", "aria-current": i === row ? "true" : null, onclick: () => choose(i) },
       element("b", {}, one.label), element("span", { class: "proposal" }, `${sign(one.value)} ${word(one.value)}`), element("span", { class: "number" }, score(one.score)), state);
-    const body = i === row ? element("div", { class: "opened" }, ...[...facts(one, item.known), measures(one), detail(one)].filter(Boolean)) : null;
+    const body = i === row ? element("div", { class: "opened" }, ...[...facts(one, item.known), votes(one, final), measures(one), detail(one)].filter(Boolean)) : null;
     return element("li", { class: i === row ? "current" : null }, head, body);
   });
   return [
@@ -118,7 +126,7 @@ export function drawCard(queue, { choose, end }) {
     return;
   }
   const scrolled = card.scrollTop;
-  card.replaceChildren(...(queue.mode === "image" ? several(item, queue.row, choose) : single(item, suggestion)));
+  card.replaceChildren(...(queue.mode === "image" ? several(item, queue.row, choose, queue.final) : single(item, suggestion, queue.final)));
   if (queue.mode === "image") {
     card.scrollTop = scrolled;
     card.querySelector("li.current")?.scrollIntoView({ block: "nearest" });

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from satl.errors import TableError, first_line
+from satl.labels.io.arrow_files import arrow_errors, checked
 from satl.scores.arrow_columns import open_columns, require_numbers
 from satl.scores.score_reader import ScoreFile, ScoreReader, has_extension, register_reader
 
@@ -23,27 +23,22 @@ def open_parquet(
     import pyarrow as pa
     import pyarrow.parquet
 
-    try:
+    with ExitStack() as opened:
+        opened.callback(pa.default_memory_pool().release_unused)
+        opened.enter_context(arrow_errors(path, "Parquet"))
         # Pages are read as they are needed: a row group may hold the whole table.
         file = pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
-    except (pa.ArrowInvalid, pa.ArrowException, OSError, ValueError) as error:
-        raise TableError(
-            f"is not a readable Parquet file ({first_line(error)})", where=path, remedy="save it again"
-        ) from None
-    header = [name for name in file.schema_arrow.names if name not in leave_out]
+        opened.callback(file.close)
+        header = [name for name in file.schema_arrow.names if name not in leave_out]
 
-    def read(texts: Sequence[int], numbers: Sequence[int]) -> Iterator[Any]:
-        columns = [header[position] for position in (*texts, *numbers)]
-        for position in numbers:
-            require_numbers(file.schema_arrow.field(header[position]), path)
-        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
-            yield batch.select(columns)
+        def read(texts: Sequence[int], numbers: Sequence[int]) -> Iterator[Any]:
+            columns = [header[position] for position in (*texts, *numbers)]
+            for position in numbers:
+                require_numbers(file.schema_arrow.field(header[position]), path)
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=columns, use_threads=False):
+                yield checked(batch.select(columns))
 
-    try:
         yield open_columns(path, header, read, classes, file.metadata.num_rows)
-    finally:
-        file.close()
-        pa.default_memory_pool().release_unused()
 
 
 register_reader(ScoreReader(".parquet", has_extension(".parquet", ".pq"), open_parquet))

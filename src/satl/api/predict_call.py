@@ -1,0 +1,138 @@
+"""``satl.predict``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from satl.api.call_settings import Threshold, thresholds_of
+from satl.api.given_data import PathLike
+from satl.api.memory_data import pictures_of
+from satl.api.notebook_results import PredictionResult, TrainedRun
+from satl.errors import Argument, ConfigError, Sentence
+from satl.inference.pictures import is_one_picture, picture_files
+from satl.labels.frames import frame_kind
+
+
+def predict(
+    run: PathLike,
+    data: Any,
+    *,
+    images: PathLike | None = None,
+    threshold: Threshold = None,
+    checkpoint: str = "best",
+    batch_size: int | None = None,
+    out: PathLike | None = None,
+    force: bool = False,
+    quiet: bool = False,
+) -> PredictionResult:
+    """Give class probabilities and decisions for new images, or for features.
+
+    Args:
+        run: a run, as :func:`satl.train` gives it back, or the path of its folder.
+        data: image files, folders, Pillow images, arrays (H, W, 3) or tensors (3, H, W), one or a list of them; a
+            packed store; a frame with a column ``image`` of paths or Pillow images; a Hugging Face or a torch data set.
+            For a run on features: an array (N, D), or a file of them.
+        images: folder that the paths of a frame are relative to; by default the working folder.
+        threshold: probability from which on a class is present: one number, one for each class by name, or a file
+            that ``satl thresholds`` or a completion wrote; 0.5 by default.
+        checkpoint: "best" or "last".
+        batch_size: images in a batch; 64 by default, 4,096 rows of features.
+        out: a file to write as well, ``.csv`` or ``.jsonl``; by default none.
+        force: overwrite it.
+        quiet: show no progress.
+
+    Returns:
+        The ``frame`` of probabilities, the ``decisions``, and a display for notebooks.
+    """
+    from satl.inference.prediction import write_predictions
+    from satl.runs.run_folder import RunFolder
+
+    kept = RunFolder.open(Path(run))
+    classes = kept.read_classes()
+    decisions = thresholds_of(threshold)(classes)
+    inputs = [data] if isinstance(data, str | os.PathLike) else data if isinstance(data, list | tuple) else []
+    files = [Path(path) for path in inputs if isinstance(path, str | os.PathLike)]
+    write = None
+    if out is not None:
+        kept_files = (*files, kept.metrics, kept.thresholds)
+        write = write_predictions(Path(out), decisions, force=force, inputs=kept_files)
+    if kept.read_features() is not None:
+        ids, probabilities = _of_features(Path(run), data, checkpoint, batch_size)
+    else:
+        ids, probabilities = _of_images(Path(run), data, images, checkpoint, batch_size, quiet)
+    if write is not None:
+        write(ids, classes, probabilities)
+    kind = frame_kind(data) or (run.kind if isinstance(run, TrainedRun) else None)
+    return PredictionResult(tuple(ids), classes, probabilities, decisions, kind)
+
+
+def _of_features(
+    run: Path, data: Any, checkpoint: str, batch_size: int | None
+) -> tuple[Sequence[str], np.ndarray[Any, Any]]:
+    from satl.inference.prediction import open_features, predict_features
+    from satl.inference.recogniser import Recogniser
+
+    if isinstance(data, str | os.PathLike):
+        vectors = open_features(run, [Path(data)])
+        return vectors.ids, predict_features(run, vectors, checkpoint, batch_size)[1]
+    array = np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
+    found = Recogniser.load(run, checkpoint).predict(array, batch_size)
+    return [f"{row:06d}" for row in range(len(found))], found
+
+
+def _of_images(
+    run: Path, data: Any, folder: PathLike | None, checkpoint: str, batch_size: int | None, quiet: bool
+) -> tuple[Sequence[str], np.ndarray[Any, Any]]:
+    from satl.drawing.progress import loading
+    from satl.images import is_store
+    from satl.inference.prediction import find_images, image_ids, predict_files, predict_store
+
+    values: Iterable[Any]
+    ids: Sequence[str]
+    with loading("Reading images", quiet) as progress:
+        if isinstance(data, str | os.PathLike) and is_store(Path(data)):
+            _refuse_folder(folder)
+            ids, _, found = predict_store(run, Path(data), checkpoint, batch_size, progress)
+            return ids, found
+        several = [data] if is_one_picture(data) else data
+        if isinstance(several, list | tuple) and all(isinstance(one, str | os.PathLike) for one in several):
+            _refuse_folder(folder)
+            paths = [Path(one) for one in several]
+            files = find_images(paths)
+            return image_ids(paths, files), predict_files(run, files, checkpoint, batch_size, progress)[1]
+        if isinstance(several, list | tuple) or is_stack(several):
+            _refuse_folder(folder)
+            values = several
+            ids = [
+                os.fspath(one) if isinstance(one, str | os.PathLike) else f"{number:06d}"
+                for number, one in enumerate(several)
+            ]
+        else:
+            ids, found_values = pictures_of(data)
+            base = Path.cwd() if folder is None else Path(folder)
+            values = (base / one if isinstance(one, str | os.PathLike) else one for one in found_values)
+        with picture_files(values) as written:
+            return ids, predict_files(run, written, checkpoint, batch_size, progress)[1]
+
+
+def is_stack(value: Any) -> bool:
+    """Whether a value is an array or tensor of several pictures.
+
+    >>> is_stack(np.zeros((2, 8, 8, 3))), is_stack(np.zeros((8, 8, 3)))
+    (True, False)
+    """
+    return getattr(value, "ndim", None) == 4
+
+
+def _refuse_folder(folder: PathLike | None) -> None:
+    if folder is not None:
+        raise ConfigError(
+            "belongs to a frame of paths",
+            where=Argument("images", folder),
+            remedy=Sentence("leave out {images}", images=Argument("images")),
+        )

@@ -1,0 +1,258 @@
+"""From a table and its images to a case to complete: features once, then a training on them that takes seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from satl.errors import Argument, ConfigError, RunError, Sentence
+from satl.labels.table import split_role
+
+if TYPE_CHECKING:
+    from satl.completion.workflow.case import Case
+    from satl.inference.embedder import Embedding
+    from satl.labels import LabelTable
+    from satl.runs.config import RunConfig
+    from satl.runs.data import RunData
+    from satl.runs.run_folder import RunFolder
+    from satl.training.display import Display
+
+BACKBONE = "resnet50"
+"""Network that makes the features where none is named."""
+
+_PART_ROWS = 256
+"""Images whose features are computed again, at most, after a kill."""
+
+Progress = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """The folder that keeps what a table was completed with, so that nothing is computed twice.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def beside(cls, out: Path) -> TableModel:
+        """Return the one that belongs to a completed folder.
+
+        >>> TableModel.beside(Path("results/completed")).path.as_posix()
+        'results/completed-model'
+        """
+        return cls(out.with_name(f"{out.name}-model"))
+
+    @property
+    def features(self) -> Path:
+        """Features of the images of the table."""
+        return self.path / "features"
+
+    @property
+    def run(self) -> Path:
+        """Folder of the run that was trained on them."""
+        return self.path / "run"
+
+
+def case_from_table(
+    table: str | Path,
+    model: TableModel,
+    *,
+    images: str | Path | None = None,
+    features: str | Path | None = None,
+    embedding: Embedding | None = None,
+    encoding: str | None = None,
+    ignore_columns: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    review_only: bool = False,
+    plan: str | Path | None = None,
+    checkpoint: str = "best",
+    force: bool = False,
+    progress: Progress | None = None,
+    display: Callable[[RunData], Display | None] = lambda data: None,
+) -> Case:
+    """Train on features of the images of a table, and score every image of it with the model.
+
+    What ``model`` holds already is used: features are made once, a training that was cut off is resumed, and one that
+    is finished is not repeated. Some known cells are held out of training, so that certificates can rest on them.
+
+    Args:
+        table: the label table to complete.
+        model: where features and run are kept.
+        images: folder of the images, which are embedded unless there are features.
+        features: features that were made elsewhere, in any file that ``data.features`` takes.
+        embedding: what makes features of the images; by default :data:`BACKBONE` as timm publishes it.
+        encoding: of the table.
+        ignore_columns: columns of the table that are not classes.
+        settings: further settings of the run, ``section.key=value``.
+        review_only: train on all known cells, hold none out: nothing can be certified then.
+        plan: a label plan with answers.
+        checkpoint: "best" or "last".
+        force: train anew where ``model`` holds a run with other settings or labels.
+        progress: called with (images done, images in all) while images are embedded.
+        display: shows the training.
+
+    Raises:
+        ConfigError: neither images nor features are given, or a setting is wrong.
+        RunError: ``model`` holds a run of other settings or labels.
+    """
+    from satl.completion.workflow.from_run import case_from_run
+
+    if images is None and features is None:
+        raise ConfigError(
+            "needs the images of the table, or features of them",
+            where=str(table),
+            remedy=Sentence("pass {images}, the folder that holds them", images=Argument("images", "FOLDER")),
+        )
+    data: dict[str, Any] = {
+        "table": str(table),
+        "features": str(model.features if features is None else features),
+        "ignore_columns": list(ignore_columns),
+        "holdout": not review_only,
+    }
+    if encoding is not None:
+        data["encoding"] = encoding
+    if images is not None:
+        data["images"] = str(images)
+    config = config_of_table({"data": data}, settings, str(table))
+    _check_run(model, config, force)
+    if features is None:
+        assert images is not None
+        _embed(config, Path(images), model, embedding, force, progress)
+    _train(model, config, force, display)
+    return case_from_run(model.run, checkpoint=checkpoint, plan=plan, images=images, review_only=review_only)
+
+
+def config_of_table(content: Mapping[str, Any], settings: Sequence[str], origin: str) -> RunConfig:
+    """Return the configuration of a run on a table, with smaller batches where the table is small.
+
+    Args:
+        content: sections as plain data, ``data`` with a table among them.
+        settings: further settings, ``section.key=value``.
+        origin: what messages call them.
+    """
+    from satl.runs.reading import override_config
+
+    config = override_config(content, settings, origin)
+    training = content.get("training") or {}
+    if "batch_size" in training or any(setting.startswith("training.batch_size=") for setting in settings):
+        return config
+    few = _batch_of_few(config)
+    if few is None:
+        return config
+    return override_config({**content, "training": {**training, "batch_size": few}}, settings, origin)
+
+
+def _batch_of_few(config: RunConfig) -> int | None:
+    """Return a batch size for a table with so few images that they do not fill the usual one, else None."""
+    table = _read_table(config)
+    if table.split is None:
+        train, validated = table.num_images, False
+    else:
+        roles = [split_role(name) for name in table.split]
+        train, validated = roles.count("train"), "val" in roles
+    if not validated:
+        train -= math.ceil(train * config.data.validation)
+    return max(2, train // 4) if train < 2 * config.training.batch_size else None
+
+
+def _read_table(config: RunConfig) -> LabelTable:
+    from satl.labels import read_table
+
+    section = config.data
+    assert section.table is not None
+    return read_table(section.table, encoding=section.encoding, ignore_columns=section.ignore_columns)
+
+
+def _embed(
+    config: RunConfig,
+    images: Path,
+    model: TableModel,
+    embedding: Embedding | None,
+    force: bool,
+    progress: Progress | None,
+) -> None:
+    """Make the features of the images of the table, or find them made."""
+    from satl.inference.embedder import Embedding
+    from satl.inference.embedding import embed, find_files
+
+    chosen, ids = embedding or Embedding(BACKBONE), _read_table(config).images
+    files = find_files(images, ids)
+
+    def make(replace: bool) -> None:
+        embed(chosen, ids, files, model.features, part_rows=_PART_ROWS, force=replace, progress=progress)
+
+    try:
+        make(replace=False)
+    except ConfigError:
+        if not force:
+            raise
+        # Features of another network or of other images: they cost too much time to be replaced unasked.
+        make(replace=True)
+
+
+def _check_run(model: TableModel, config: RunConfig, force: bool) -> None:
+    """Refuse a run of other settings before any image is read."""
+    from satl.runs.config import changed_settings
+    from satl.runs.run_folder import RunFolder
+
+    if force or not RunFolder(model.run).config.is_file():
+        return
+    changes = changed_settings(RunFolder.open(model.run).read_config(), config)
+    if changes:
+        raise _of_another(model, f"was trained with another {changes[0]}")
+
+
+def _of_another(model: TableModel, what: str) -> RunError:
+    return RunError(
+        what,
+        where=model.run,
+        remedy=Sentence(
+            "pass {force} to train again, or {model} to keep this run and train in another folder",
+            force=Argument("force", True),
+            model=Argument("model", "FOLDER"),
+        ),
+    )
+
+
+def _train(
+    model: TableModel, config: RunConfig, force: bool, display: Callable[[RunData], Display | None]
+) -> None:
+    """Train in the folder of the model, resume what was cut off there, or find that nothing is left to do."""
+    from satl.files import remove_folder, remove_leftovers
+    from satl.runs.config import changed_settings
+    from satl.runs.data import load_data
+    from satl.runs.run_folder import RunFolder
+    from satl.training.trainer import Trainer
+
+    data = load_data(config)
+    folder = RunFolder(model.run)
+    remove_leftovers(model.path)
+    if folder.config.is_file():
+        same = folder.read_fingerprint() == data.fingerprint()
+        if not same and not force:
+            raise _of_another(model, "was trained on other labels or features than there are now")
+        if not same or changed_settings(folder.read_config(), config) or not _can_resume(folder):
+            folder.lock()  # refused while another process trains in it
+            remove_folder(folder.path)
+            folder.unlock()
+    if folder.config.is_file():
+        trainer = Trainer.resume(data, folder, display(data))
+    else:
+        trainer = Trainer.start(config, data, folder, display(data))
+    if not trainer.finished:
+        trainer.fit()
+
+
+def _can_resume(folder: RunFolder) -> bool:
+    """Whether there is a checkpoint; a run that was stopped before the first one is begun again."""
+    try:
+        folder.checkpoint("last")
+    except RunError:
+        return False
+    return True

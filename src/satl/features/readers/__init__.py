@@ -1,0 +1,7 @@
+"""The readers of features; every file of this folder is read, so a new reader is one file."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,40 @@
+"""Signals ask a run to stop; a second one does not wait, unless it is a hang-up."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from satl.training.signals import stop_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_each_of_them_asks_to_stop_and_the_handlers_come_back(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stop_signals() as asked:
+        assert not asked()
+        os.kill(os.getpid(), number)
+        assert asked()
+    assert signal.getsignal(number) is before
+
+
+def test_hang_ups_after_a_termination_do_not_cut_off_the_saving() -> None:
+    with stop_signals() as asked:
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+            os.kill(os.getpid(), number)
+        assert asked()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_what_nohup_switched_off_stays_off() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals() as asked:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not asked()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
