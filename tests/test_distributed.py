@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +179,49 @@ def test_an_unknown_kind_of_statistics_is_refused(monkeypatch: pytest.MonkeyPatc
     convert_to_shared_batch_norm(nn.Sequential(Whitening(3).eval()))  # frozen: nothing to share
     with pytest.raises(ConfigError, match=r"layer Whitening, .*model\.train_stages"):
         convert_to_shared_batch_norm(nn.Sequential(nn.Sequential(Whitening(3))))
+
+
+# What gloo does when Python is taken down before its threads are: it aborts.
+LEAVING = """
+import atexit, os, sys
+
+class Fragile:
+    def __del__(self):
+        os.abort()
+
+fragile = Fragile()
+atexit.register(lambda: open(sys.argv[1], "w").write("exit functions ran"))
+sys.stdout.write("said")
+{end}
+"""
+
+
+@pytest.mark.parametrize("status", [0, 2])
+def test_a_process_that_leaves_is_not_taken_down(status: int, tmp_path: Path) -> None:
+    def run(end: str) -> subprocess.CompletedProcess[str]:
+        program = [sys.executable, "-c", LEAVING.format(end=end), str(tmp_path / "file")]
+        return subprocess.run(program, capture_output=True, text=True, timeout=600, check=False)
+
+    assert run("").returncode < 0
+    (tmp_path / "file").unlink()
+    left = run(f"import satl.distributed; satl.distributed.leave({status})")
+    assert (left.returncode, left.stdout, left.stderr) == (status, "said", "")
+    assert (tmp_path / "file").read_text() == "exit functions ran"
+
+
+@pytest.mark.parametrize(("command", "status"), [("--version", 0), ("no-such-command", 2)])
+def test_a_command_of_one_of_several_processes_leaves(command: str, status: int) -> None:
+    """As the command line sees it: the group is there when the command ends, whatever its end."""
+    program = f"""
+import sys
+import satl.distributed
+satl.distributed.world_size = lambda: 2
+satl.distributed.leave = lambda status: sys.exit(100 + status)
+sys.argv = ["satl", "{command}"]
+from satl.cli import main
+main()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=600, check=False
+    ).returncode
+    assert ended == 100 + status

@@ -18,6 +18,7 @@ from satl.distributed import (
     count_per_process,
     gather_across,
     gather_with_gradient,
+    leave,
     own_part,
     process_rank,
     sum_across,
@@ -131,7 +132,7 @@ def main() -> None:
     }
     found = learn_compiled() if "compiled" in sys.argv else learn() | {"few": few}
     torch.save(found, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

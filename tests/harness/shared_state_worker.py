@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from satl.distributed import gather_across, sum_across, world_size
+from satl.distributed import gather_across, leave, sum_across, world_size
 from satl.images import ArrayImages, Batches, EvalTransform
 from satl.methods import Learner, StepInputs, configure, get_method
 from satl.models import SemanticTransferNetwork
@@ -142,7 +142,7 @@ def main() -> None:
     }
     found = {**learn(rank, processes), **look(rank, processes), **descend(rank, processes), **together}
     torch.save(found, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from satl.distributed import leave
 from satl.images import ArrayImages, Batches
 from satl.inference.recogniser import Recogniser
 from satl.training.forward import class_probabilities
@@ -38,7 +39,7 @@ def main() -> None:
     if rank == 0:  # the others are on their way out: whoever waits for them fails
         found["alone"] = recogniser.probabilities(images(7), batch_size=16)
     torch.save({name: torch.from_numpy(value) for name, value in found.items()}, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

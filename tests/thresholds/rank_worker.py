@@ -5,7 +5,6 @@ Called with rank, number of processes and a folder, which holds the meeting poin
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from satl.distributed import leave
 from satl.thresholds import (
     FixedThreshold,
     FlexibleThreshold,
@@ -74,10 +74,7 @@ def main() -> None:
     meeting = (folder / "meeting").absolute().as_uri()
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=processes)
     torch.save(learn(rank, processes), folder / f"{rank}.pt")
-    dist.destroy_process_group()
-    os._exit(
-        0
-    )  # threads of gloo that outlive the group have aborted the end of an interpreter that had nothing left to do
+    leave()
 
 
 if __name__ == "__main__":

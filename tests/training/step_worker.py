@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from satl.distributed import own_part, sum_across
+from satl.distributed import leave, own_part, sum_across
 from satl.methods import METHODS, Learner, StepInputs
 from satl.models.batch_norm import convert_to_shared_batch_norm
 from satl.runs.reading import apply_overrides, make_config
@@ -178,7 +178,7 @@ def main() -> None:
     meeting = (folder / "meeting").absolute().as_uri()
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=processes)
     torch.save({name: train(settings) for name, settings in cases().items()}, folder / f"{rank}.pt")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -46,7 +46,17 @@ _COMMANDS = {
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; one of several processes leaves as such."""
+    try:
+        _run()
+    except SystemExit as end:
+        together = sys.modules.get("satl.distributed")
+        if together is not None and together.world_size() > 1:
+            together.leave(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+
+
+def _run() -> None:
     from rich.console import Console
     from rich.markup import escape
 

@@ -111,7 +111,6 @@ def train(
             typer.echo(f"{left_out_words(broken, total, folder.broken)}.", err=True)
     # Together: a process that leaves while another still talks to it can abort that one.
     trainer.accelerator.wait_for_everyone()
-    trainer.accelerator.end_training()
 
 
 def best_line(best: Mapping[str, Any]) -> str:
