@@ -11,6 +11,7 @@ A table is a path, a pandas or polars frame, an Arrow table, a Hugging Face or a
 
     LabelTable, read_table, write_table, mask_table, read_dataset     what is known, and files of it
     Recogniser                                                        the trained network of a run
+    Tracker                                                           is told the metrics of a training
     evaluate_scores, ThresholdCompleter                               for the scores of any model
     SATLLoss, SemanticAwareThreshold, LinearDecayThreshold,
     PartialBCELoss, DifferentialRankingLoss                           for a training loop of your own

@@ -43,5 +43,6 @@ from .losses import PartialBCELoss as PartialBCELoss
 from .losses import SATLLoss as SATLLoss
 from .thresholds import LinearDecayThreshold as LinearDecayThreshold
 from .thresholds import SemanticAwareThreshold as SemanticAwareThreshold
+from .training.tracking import Tracker as Tracker
 
 __version__: str

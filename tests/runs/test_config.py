@@ -221,7 +221,7 @@ def test_a_resumed_run_may_change_all_that_changes_no_result() -> None:
     assert nothing == {
         *("images.workers", "images.cache_gb", "images.gpu_cache_gb"),
         *("training.checkpoint_steps", "training.checkpoint_epochs", "training.keep_epochs"),
-        "training.tensorboard",
+        "training.trackers",
     }
     fixed = make_config({"data": {"scenes": {}}}, "here").fixed()
     assert not nothing & fixed.keys()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from satl.labels.frames import FrameKind
     from satl.runs.config import RunConfig
     from satl.runs.run_folder import RunFolder
+    from satl.training.tracking import Tracker
 
 
 def train(
@@ -31,6 +32,7 @@ def train(
     config: PathLike | Mapping[str, Any] | None = None,
     set: Mapping[str, Any] | None = None,
     resume: PathLike | None = None,
+    trackers: Sequence[Tracker] = (),
     quiet: bool = False,
 ) -> TrainedRun:
     """Train a recogniser from a half-labelled table.
@@ -52,7 +54,9 @@ def train(
         classes: names of the classes, for label vectors.
         config: further settings: a YAML file, or a dictionary of sections.
         set: single settings that override it: ``{"training.epochs": 5}``; see docs/configuration.md.
-        resume: continue the run in this folder instead; nothing else is given then.
+        resume: continue the run in this folder instead; nothing else is given then but ``trackers``.
+        trackers: objects of your own that are told the metrics of every epoch (:class:`satl.Tracker`); TensorBoard,
+            Weights & Biases and MLflow are named instead: ``set={"training.trackers": ["wandb"]}``.
         quiet: show no progress.
 
     Returns:
@@ -67,7 +71,7 @@ def train(
                 where=Argument("resume", resume),
                 remedy=Sentence("leave out {other}", other=Argument(others[0])),
             )
-        return _resume(Path(resume), quiet)
+        return _resume(Path(resume), trackers, quiet)
     if isinstance(data, str | os.PathLike) and Path(data).suffix.lower() in (".yaml", ".yml"):
         if config is not None:
             raise ConfigError("is given twice", where=Argument("config"), remedy="leave out one of the two")
@@ -83,7 +87,7 @@ def train(
     kept = place.with_name(f"{place.name}-data")
     if data is None:
         _refuse_without_data(images=images, features=features, encoding=encoding, classes=classes)
-        return _train(place, override_config(content, settings, origin), None, quiet)
+        return _train(place, override_config(content, settings, origin), None, trackers, quiet)
     section = dict(content.get("data") or {})
     for key in ("table", "dataset", "scenes"):
         if section.get(key) is not None:
@@ -106,7 +110,7 @@ def train(
         )
         content["data"] = {"holdout": True, **section, **found.section()}
         run_config = config_of_table(content, settings, origin)
-        return _train(place, run_config, found.kind, quiet)
+        return _train(place, run_config, found.kind, trackers, quiet)
     except BaseException:
         if not was_there and not RunFolder(place).config.exists():
             shutil.rmtree(kept, ignore_errors=True)
@@ -123,7 +127,9 @@ def _refuse_without_data(**given: Any) -> None:
             )
 
 
-def _train(place: Path, config: RunConfig, kind: FrameKind | None, quiet: bool) -> TrainedRun:
+def _train(
+    place: Path, config: RunConfig, kind: FrameKind | None, trackers: Sequence[Tracker], quiet: bool
+) -> TrainedRun:
     from satl.drawing.progress import RichDisplay, loading
     from satl.runs.data import load_data
     from satl.runs.run_folder import RunFolder
@@ -131,11 +137,12 @@ def _train(place: Path, config: RunConfig, kind: FrameKind | None, quiet: bool) 
 
     with loading("Reading images", quiet) as progress:
         data = load_data(config, progress)
-    trainer = Trainer.start(config, data, RunFolder(place), None if quiet else RichDisplay(data))
+    display = None if quiet else RichDisplay(data)
+    trainer = Trainer.start(config, data, RunFolder(place), display, trackers)
     return _finish(trainer, place, kind)
 
 
-def _resume(place: Path, quiet: bool) -> TrainedRun:
+def _resume(place: Path, trackers: Sequence[Tracker], quiet: bool) -> TrainedRun:
     from satl.drawing.progress import RichDisplay, loading
     from satl.runs.data import load_data
     from satl.runs.run_folder import RunFolder
@@ -149,7 +156,7 @@ def _resume(place: Path, quiet: bool) -> TrainedRun:
     try:
         with loading("Reading images", quiet) as progress:
             data = load_data(config, progress)
-        trainer = Trainer.resume(data, folder, None if quiet else RichDisplay(data))
+        trainer = Trainer.resume(data, folder, None if quiet else RichDisplay(data), trackers)
     except BaseException:
         folder.unlock()
         raise

@@ -183,8 +183,9 @@ def read_plain_config(path: Path) -> dict[str, Any]:
 
         method = with_new_keys(method)
     from satl.runs.settling import with_settled_keys
+    from satl.runs.training_config import with_trackers
 
-    return {**with_settled_keys(content), "method": method, "training": training}
+    return {**with_settled_keys(content), "method": method, "training": with_trackers(training)}
 
 
 def is_finished(config: Mapping[str, Any], epochs: int) -> bool:

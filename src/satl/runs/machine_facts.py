@@ -51,6 +51,8 @@ EXTRAS: Mapping[str, Extra] = {
     "excel": Extra(("openpyxl",), "label tables in .xlsx files"),
     "frames": Extra(("narwhals", "pandas", "polars"), "tables from and to pandas and polars"),
     "tensorboard": Extra(("tensorboard",), "curves of a training"),
+    "wandb": Extra(("wandb",), "a training in Weights & Biases"),
+    "mlflow": Extra(("mlflow",), "a training in MLflow"),
     "fast": Extra(("torchcodec",), "faster decoding of JPEGs"),
     "ray": Extra(("ray",), "very many pictures on several machines"),
 }

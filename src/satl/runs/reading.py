@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -10,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from satl.errors import Argument, ConfigError
+from satl.errors import Argument, ConfigError, SatlWarning
 from satl.files import atomic_path
 from satl.models.class_prompts import PREFIX, is_folder_name, is_tower
 from satl.runs.config import RunConfig
@@ -39,7 +40,11 @@ def override_config(content: Mapping[str, Any], overrides: Iterable[str], origin
     result = apply_overrides(content, overrides)
     # A run is resumed and evaluated from any folder.
     make_absolute(result, Path.cwd())
-    return make_config(result, origin)
+    config = make_config(result, origin)
+    if result.get("training", {}).get("tensorboard"):
+        text = f"{origin}: training.tensorboard is now training.trackers: [tensorboard]."
+        warnings.warn(SatlWarning(text), stacklevel=2)
+    return config
 
 
 def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class RunFolder:
         self.broken = self.path / BROKEN
         self.pictures = self.path / "pictures.npz"
         self.result = self.path / "result.json"
-        self.curves = self.path / "tensorboard"
+        self.trackers = self.path / "trackers.json"
         self._lock: RunLock | None = None
 
     @property

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from satl.sections import Effect, Section
+
+
+def with_trackers(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section with ``tensorboard`` of earlier versions as one of ``trackers``.
+
+    >>> with_trackers({"epochs": 3, "tensorboard": True}), with_trackers({"tensorboard": False})
+    ({'epochs': 3, 'trackers': ['tensorboard']}, {})
+    """
+    new = {key: value for key, value in training.items() if key != "tensorboard"}
+    if training.get("tensorboard"):
+        named = list(new.get("trackers") or ())
+        new["trackers"] = named if "tensorboard" in named else ["tensorboard", *named]
+    return new
 
 
 class TrainingConfig(Section):
@@ -57,9 +71,8 @@ class TrainingConfig(Section):
     keep_epochs: Annotated[tuple[int, ...], Effect.NOTHING] = Field(
         (), description="Epochs, counted from 1, whose model is kept too, for figures of that epoch."
     )
-    tensorboard: Annotated[bool, Effect.NOTHING] = Field(
-        False,
-        description="Also write curves for TensorBoard into the run's folder; needs the extra `tensorboard`.",
+    trackers: Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], Effect.NOTHING] = Field(
+        (), description="What else is told the metrics of every epoch; each needs the extra of its name."
     )
     evaluate_every: Annotated[int, Effect.START] = Field(
         1, ge=1, description="Epochs between validations (the last is always done)."
@@ -70,6 +83,18 @@ class TrainingConfig(Section):
     def _device(cls, value: str) -> str:
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", value):
             raise ValueError("must be auto, cpu, mps, cuda or the number of a card, such as cuda:1")
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_keys(cls, content: Any) -> Any:
+        return with_trackers(content) if isinstance(content, Mapping) else content
+
+    @field_validator("trackers")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value):
+            raise ValueError("names a tracker twice")
         return value
 
     @model_validator(mode="after")

@@ -1,6 +1,8 @@
-"""The processes of a training, and the device of this one."""
+"""The processes of a training, the device of this one, and what of the data lies on it."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from accelerate import Accelerator
@@ -9,6 +11,9 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment
 
 from satl.distributed import world_size
 from satl.errors import ConfigError
+from satl.features import FeatureTable
+from satl.images.resident import cached_on_device, default_limit
+from satl.runs.data import RunData
 from satl.runs.devices import require_device
 
 
@@ -33,3 +38,20 @@ def choose_accelerator(device: str) -> Accelerator:
         torch.cuda.set_device(device)  # kernels and graphs go to the current card
     with patch_environment(ACCELERATE_TORCH_DEVICE=device):
         return Accelerator(kwargs_handlers=handlers)
+
+
+def with_images_on_device(data: RunData, limit_gb: float | None, device: torch.device) -> RunData:
+    """Return the same data, with its images or features on the GPU where there is one and they fit.
+
+    Args:
+        data: of the run.
+        limit_gb: most memory of the GPU for them; None: what is left there, within reason.
+        device: of this process.
+    """
+    if device.type != "cuda":
+        return data
+    most = default_limit(device) if limit_gb is None else int(limit_gb * 2**30)
+    if isinstance(data.source, FeatureTable):
+        fits = data.source.num_bytes <= most
+        return replace(data, source=data.source.on_device(device)) if fits else data
+    return replace(data, source=cached_on_device(data.source, device, most))

@@ -1,4 +1,4 @@
-"""``train.log``: what a training did, a line an epoch."""
+"""``train.log``: what a training did, a line an epoch; ``thresholds.csv``: where its thresholds are."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from satl.evaluation.pseudo_quality import UNION, next_to_none
+from satl.runs.data import RunData
 from satl.runs.run_folder import RunFolder
 
 logger = logging.getLogger("satl.training")
@@ -150,3 +151,17 @@ def log_line(row: dict[str, Any]) -> str:
     if "val" in row:
         parts.append(f"validation {numbers(row['val'], ('mAP', 'mAP_plain', 'OF1', 'CF1'))}")
     return "; ".join(parts)
+
+
+def write_thresholds(folder: RunFolder, data: RunData, thresholds: Mapping[str, Sequence[float]]) -> None:
+    """Write the threshold of each class and generator, with the known cells behind it."""
+    cells = data.table.cells[data.rows("train")]
+    positives, negatives = (cells > 0).sum(0).tolist(), (cells < 0).sum(0).tolist()
+    folder.write_thresholds(
+        ("class", "generator", "threshold", "known_positives", "known_negatives"),
+        [
+            (name, generator, f"{values[c]:.6f}", positives[c], negatives[c])
+            for c, name in enumerate(data.table.classes)
+            for generator, values in thresholds.items()
+        ],
+    )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,10 @@ from satl.evaluation.pseudo_quality import expected_positives
 from satl.features import FeatureTable
 from satl.images import Batch, Batches
 from satl.images.batches import translate_worker_crash
-from satl.images.resident import cached_on_device, default_limit
 from satl.models.allowed_arguments import require_network_arguments
 from satl.models.batch_norm import convert_to_shared_batch_norm
 from satl.runs.beginning import begin_folder
-from satl.runs.config import RunConfig
+from satl.runs.config import RunConfig, flat_settings
 from satl.runs.data import RunData
 from satl.runs.environment import environment_facts
 from satl.runs.picture_record import require_same_pictures
@@ -39,12 +37,12 @@ from satl.training.build import (
     place_on_device,
     transform_of,
 )
-from satl.training.device_choice import choose_accelerator
+from satl.training.device_choice import choose_accelerator, with_images_on_device
 from satl.training.display import Display
 from satl.training.divergence import require_finite
 from satl.training.forward import class_probabilities, pooled_features
 from satl.training.late_pictures import tell_late, tell_left_out
-from satl.training.log import log_file, log_line, logger, remarks
+from satl.training.log import log_file, log_line, logger, remarks, write_thresholds
 from satl.training.optimisers import make_schedule
 from satl.training.probing import IntArray, fit_to_some, probed_part
 from satl.training.saving import Saver
@@ -53,8 +51,8 @@ from satl.training.sharding import leave_to_shards, shard_heads
 from satl.training.signals import stop_signals
 from satl.training.survey import plan_survey, take_survey
 from satl.training.tally import EpochTally
-from satl.training.tensorboard import board, require_tensorboard
 from satl.training.text_prompts import keep_prompts
+from satl.training.tracking import TrackedRun, Tracker, named_trackers, require_trackers, tracking
 
 _STEPS_BETWEEN_STOP_CHECKS = 10
 """With several processes, steps between two comparisons of whether to stop."""
@@ -74,17 +72,23 @@ class Trainer:
     """
 
     def __init__(
-        self, config: RunConfig, data: RunData, folder: RunFolder, display: Display | None = None
+        self,
+        config: RunConfig,
+        data: RunData,
+        folder: RunFolder,
+        display: Display | None = None,
+        trackers: Sequence[Tracker] = (),
     ) -> None:
         self.config = config
         self.folder = folder
         training = config.training
-        if training.tensorboard:
-            require_tensorboard()  # before anything is built
+        require_trackers(trackers)
+        trackers = [*named_trackers(training.trackers), *trackers]  # before anything is built
         self.accelerator = choose_accelerator(training.device)
         self.device = self.accelerator.device
-        self.data = data = self._cache_images_on_gpu(data)
+        self.data = data = with_images_on_device(data, config.images.gpu_cache_gb, self.device)
         self.is_main = self.accelerator.is_main_process
+        self.trackers = trackers if self.is_main else []
         self.display = display if display is not None and self.is_main else Display()
 
         rank = self.accelerator.process_index
@@ -151,18 +155,29 @@ class Trainer:
 
     @classmethod
     def start(
-        cls, config: RunConfig, data: RunData, folder: RunFolder, display: Display | None = None
+        cls,
+        config: RunConfig,
+        data: RunData,
+        folder: RunFolder,
+        display: Display | None = None,
+        trackers: Sequence[Tracker] = (),
     ) -> Trainer:
         """Begin a new run in an empty run folder; what the configuration leaves to the backbone is written out."""
         config = settled(config)
-        trainer = cls(config, data, folder, display)
+        trainer = cls(config, data, folder, display, trackers)
         keep_prompts(trainer.learner, config.model, data)
         if trainer.is_main:
             begin_folder(folder, config, data, environment_facts(trainer.device, world_size()))
         return trainer
 
     @classmethod
-    def resume(cls, data: RunData, folder: RunFolder, display: Display | None = None) -> Trainer:
+    def resume(
+        cls,
+        data: RunData,
+        folder: RunFolder,
+        display: Display | None = None,
+        trackers: Sequence[Tracker] = (),
+    ) -> Trainer:
         """Resume a run from its last checkpoint."""
         folder.checkpoint("last")  # before anything is built: a run without one cannot be resumed
         if launched_rank() == 0:  # the processes of one run share its lock
@@ -172,7 +187,7 @@ class Trainer:
             require_network_arguments(config.model, folder.config)
             if launched_rank() == 0:
                 require_same_pictures(folder.pictures, data, folder.path)
-            trainer = cls(config, data, folder, display)
+            trainer = cls(config, data, folder, display, trackers)
             trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
             if not trainer.finished and not trainer.saver.has_best(
                 trainer.best, trainer.next_epoch, trainer.next_step
@@ -211,11 +226,18 @@ class Trainer:
         try:
             if self.is_main and not self.finished:
                 self.folder.lock()
-            drawn = training.tensorboard and self.is_main
+            tracked = TrackedRun(
+                self.folder.path,
+                flat_settings(self.config.resolved()),
+                self.data.table.classes,
+                self.next_epoch + 1,
+            )
             with (
                 translate_worker_crash(),
                 log_file(self.folder, self.is_main),
-                board(self.folder.curves, drawn, self.next_epoch) as self._draw,
+                tracking(
+                    self.trackers, tracked, self.folder.trackers, lambda: self.best, self.display
+                ) as self._tell_trackers,
                 stop_signals() as asked_to_stop,
             ):
                 if self.is_main and not self.validates:
@@ -372,8 +394,8 @@ class Trainer:
             self.saver.save_epoch(epoch + 1)
         if self.is_main:
             self.folder.append_metrics(row)
-            self._draw(row)
-            self._write_thresholds(thresholds)
+            self._tell_trackers(row)
+            write_thresholds(self.folder, self.data, thresholds)
             logger.info(log_line(row))
         if self._saves_after(epoch):
             self.saver.save_last(epoch + 1, 0, self.best, self.tally)
@@ -386,18 +408,6 @@ class Trainer:
         """Whether a checkpoint is written at the end of an epoch, also if nobody asks to stop."""
         training = self.config.training
         return (epoch + 1) % training.checkpoint_epochs == 0 or epoch + 1 == training.epochs
-
-    def _write_thresholds(self, thresholds: dict[str, list[float]]) -> None:
-        cells = self.data.table.cells[self.data.rows("train")]
-        positives, negatives = (cells > 0).sum(0).tolist(), (cells < 0).sum(0).tolist()
-        self.folder.write_thresholds(
-            ("class", "generator", "threshold", "known_positives", "known_negatives"),
-            [
-                (name, generator, f"{values[c]:.6f}", positives[c], negatives[c])
-                for c, name in enumerate(self.data.table.classes)
-                for generator, values in thresholds.items()
-            ],
-        )
 
     def _stage(self, epoch: int) -> int:
         return 1 if epoch < self.config.training.stage1_epochs else 2
@@ -420,17 +430,6 @@ class Trainer:
         if self.config.on_features:
             at_once = max(at_once, _ROWS_AT_ONCE)
         return Batches(self.data.source, rows, batch_size=at_once, **self._loader_options())
-
-    def _cache_images_on_gpu(self, data: RunData) -> RunData:
-        """Return the same data, with its images on the GPU where there is one and they fit."""
-        if self.device.type != "cuda":
-            return data
-        limit = self.config.images.gpu_cache_gb
-        most = default_limit(self.device) if limit is None else int(limit * 2**30)
-        if isinstance(data.source, FeatureTable):
-            fits = data.source.num_bytes <= most
-            return replace(data, source=data.source.on_device(self.device)) if fits else data
-        return replace(data, source=cached_on_device(data.source, self.device, most))
 
     def _loader_options(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,1 @@
+"""Trackers of packages, one a file, each called like its package."""
