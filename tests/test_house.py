@@ -47,6 +47,7 @@ FOREIGN_OPTIONS = {"--head": "of `ray start`", "--sans": "a name in a style shee
 DOCUMENTS = {
     "satl.demo.demo_run": "the mark of its demo.yaml says which command wrote it",
     "satl.experiments.experiment_folder": "the mark of its grid.yaml says which command wrote it",
+    "satl.reports.model_card": "its card says how to use the model",
     "satl.review.gate": "its pages are called satl review",
     "satl.review.server": "its page says which command comes next",
 }

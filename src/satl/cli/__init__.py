@@ -39,6 +39,8 @@ _COMMANDS = {
     "export": "export:export_command",
     "import": "export:import_command",
     "onnx": "onnx:onnx",
+    "card": "card:card",
+    "push": "push:push",
     "doctor": "doctor:doctor",
     "schema": "schema:schema",
 }

@@ -54,10 +54,8 @@ def runs_side_by_side(runs: Sequence[Path]) -> list[dict[str, Any]]:
         folder = RunFolder.open(run)
         own, asked = _settings(folder)
         settings.append(own)
-        found.append({"run": str(run), "settings": {}, **_training(folder, asked)})
-        found[-1]["evaluations"] = {
-            split: content for split in SPLITS if (content := read_evaluation(run, split)) is not None
-        }
+        found.append({"run": str(run), "settings": {}, **training_facts(folder, asked)})
+        found[-1]["evaluations"] = read_evaluations(run)
     keys = dict.fromkeys(key for own in settings for key in own)
     for key in keys:
         given = [own[key] for own in settings if key in own]
@@ -103,7 +101,8 @@ def _plain(value: Any) -> Any:
     return value if simple else str(value)
 
 
-def _training(folder: RunFolder, asked: int) -> dict[str, Any]:
+def training_facts(folder: RunFolder, asked: int) -> dict[str, Any]:
+    """Return what a run has done: ``epochs``, ``last``, ``best``, ``pseudo_labels`` and ``train_seconds``."""
     rows = folder.read_metrics()
     done: dict[str, Any] = {"epochs": {"done": len(rows), "asked": asked}, "last": {}, "best": {}}
     try:
@@ -120,6 +119,11 @@ def _training(folder: RunFolder, asked: int) -> dict[str, Any]:
 
 def _epoch(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"epoch": row["epoch"] + 1, **_numbers(row.get("val") or {}, METRICS)}
+
+
+def read_evaluations(run: Path) -> dict[str, dict[str, Any]]:
+    """Return what the evaluations of a run say, by split."""
+    return {split: content for split in SPLITS if (content := read_evaluation(run, split)) is not None}
 
 
 def read_evaluation(run: Path, split: str) -> dict[str, Any] | None:

@@ -31,7 +31,9 @@ def begin_folder(folder: RunFolder, config: RunConfig, data: RunData, environmen
     folder.lock()
     RunFolder.check_free(folder.path)  # asked once more, now that nobody else can begin a run in it
     table = data.table
-    folder.write_facts(table.classes, data.fingerprint(), environment, data.feature_facts())
+    folder.write_facts(
+        table.classes, data.fingerprint(), environment, data.feature_facts(), data.label_counts()
+    )
     if data.held_out is not None:
         known = LabelTable(table.images, table.classes, data.known_cells, table.split, encoding="signed")
         write_table(known, folder.labels)

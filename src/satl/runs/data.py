@@ -82,6 +82,15 @@ class RunData:
         """Return the share of known cells among the training rows."""
         return float(self.table.known[self.rows("train")].mean())
 
+    def label_counts(self) -> dict[str, Any]:
+        """Return how many images each split has, and how many training cells of each class are known to be what."""
+        cells = self.table.cells[self.rows("train")]
+        return {
+            "images": {split: len(self.rows(split)) for split in SPLITS},
+            "positives": (cells > 0).sum(axis=0).tolist(),
+            "negatives": (cells < 0).sum(axis=0).tolist(),
+        }
+
     def feature_facts(self) -> dict[str, Any] | None:
         """Return what a run keeps about its features as plain data, or None for a run on images."""
         source = self.source

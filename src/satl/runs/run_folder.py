@@ -238,6 +238,7 @@ class RunFolder:
         fingerprint: str,
         environment: Mapping[str, Any],
         features: Mapping[str, Any] | None = None,
+        counts: Mapping[str, Any] | None = None,
     ) -> None:
         """Write ``classes.json``, ``data.json`` and ``environment.json``.
 
@@ -246,8 +247,11 @@ class RunFolder:
             fingerprint: digest of the labels and the split.
             environment: versions, device and time.
             features: size, digest and origin of the features, for a run on features.
+            counts: images of each split, and known cells of each class.
         """
-        data = {"fingerprint": fingerprint, **({} if features is None else {"features": dict(features)})}
+        optional = {"features": features, "counts": counts}
+        given = {key: dict(value) for key, value in optional.items() if value is not None}
+        data = {"fingerprint": fingerprint, **given}
         for file, content, indent in (
             (self.classes, list(classes), None),
             (self.data, data, None),
@@ -284,6 +288,18 @@ class RunFolder:
         except (FileNotFoundError, KeyError):
             return None
         except (OSError, ValueError, TypeError, OverflowError) as error:
+            raise _unreadable(self.data) from error
+
+    def read_counts(self) -> dict[str, Any] | None:
+        """Return what :meth:`RunData.label_counts` said at the start; None for a run of a version that kept none."""
+        try:
+            counts = parse_json(self.data.read_text(encoding="utf-8"))["counts"]
+            images = {str(split): int(number) for split, number in counts["images"].items()}
+            known = {side: [int(number) for number in counts[side]] for side in ("positives", "negatives")}
+            return {"images": images, **known}
+        except (FileNotFoundError, KeyError):
+            return None
+        except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
             raise _unreadable(self.data) from error
 
     def write_broken(self, broken: Iterable[BrokenPicture]) -> None:
