@@ -22,7 +22,7 @@ from satl.runs.config import RunConfig
 from satl.runs.data import RunData
 from satl.runs.devices import device_for_use
 from satl.runs.run_folder import RunFolder
-from satl.training.build import build_learner, feature_shell, place_on_device, transform_of
+from satl.training.build import build_learner, feature_shell, half_type, place_on_device, transform_of
 from satl.training.checkpoints import AVERAGE, LEARNER, load_module
 from satl.training.divergence import require_finite_weights
 from satl.training.forward import FloatArray, cell_scores, class_probabilities
@@ -53,9 +53,9 @@ class Recogniser:
         self.config, self.features = config, features
         self.classes = classes
         self.device = device_for_use(config.training.device) if device is None else torch.device(device)
-        self.bf16 = config.training.precision == "bf16"
-        self.learner = place_on_device(learner, self.device, self.bf16).eval()
-        self.transform = transform_of(config, self.device, self.bf16)
+        self.half = half_type(config.training.precision)
+        self.learner = place_on_device(learner, self.device, self.half).eval()
+        self.transform = transform_of(config, self.device, self.half)
 
     @classmethod
     def load(
@@ -174,7 +174,7 @@ class Recogniser:
         batches = self._batches(source, rows, batch_size)
         if len(batches.indices) == 0:
             return self._no_scores()
-        return class_probabilities(self.learner.network, batches, self.transform, self.device, self.bf16)
+        return class_probabilities(self.learner.network, batches, self.transform, self.device, self.half)
 
     def scores(self, data: RunData, rows: Any, batch_size: int | None = None) -> dict[str, FloatArray]:
         """Return ``probability`` and every generator's scores for the cells of ``rows``, each ``(N, C)``.
@@ -193,7 +193,7 @@ class Recogniser:
         if len(batches.indices) == 0:
             return {name: self._no_scores() for name in ("probability", *self.learner.generators)}
         cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
-        return cell_scores(self.learner, cells, batches, self.transform, self.device, self.bf16)
+        return cell_scores(self.learner, cells, batches, self.transform, self.device, self.half)
 
     def _no_scores(self) -> FloatArray:
         return np.empty((0, len(self.classes)), dtype=np.float32)

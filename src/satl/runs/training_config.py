@@ -47,7 +47,9 @@ class TrainingConfig(Section):
     warmup_epochs: float = Field(0.0, ge=0, description="Linear warm-up.")
     clip_norm: float | None = Field(None, gt=0, description="Largest norm of the gradient.")
     ema: float | None = Field(None, gt=0, lt=1, description="Decay of an average of weights to evaluate.")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 computes in half the bits.")
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="bf16 and fp16 compute in half the bits; fp16, for older GPUs, scales the loss."
+    )
     compile: Annotated[bool, Effect.START] = Field(
         False,
         description="Compile network and losses with torch.compile: a slower start, faster steps on a GPU.",
@@ -109,6 +111,10 @@ class TrainingConfig(Section):
         if self.shard and self.compile:
             raise ValueError(
                 "a head that is spread over processes cannot be compiled: set shard or compile to false"
+            )
+        if self.precision == "fp16" and (self.shard or self.cuda_graphs):
+            raise ValueError(
+                "precision: fp16 goes neither with shard nor with cuda_graphs: set bf16, or those to false"
             )
         if self.batch_size % self.accumulate:
             raise ValueError(

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from satl.distributed import world_size
-from satl.errors import ConfigError
+from satl.errors import Argument, ConfigError
 from satl.features import FeatureTable
 from satl.features.feature_statistics import mean_and_deviation, principal_components
 from satl.features.feature_views import MeanView, RandomView
@@ -89,17 +89,26 @@ def feature_shell(config: RunConfig, dim: int) -> FeatureVectors:
     return FeatureVectors(dim, unit_length=config.features.unit_length, components=components)
 
 
-def place_on_device(learner: Learner, device: torch.device, bf16: bool = False) -> Learner:
+def half_type(precision: str) -> torch.dtype | None:
+    """Return what ``training.precision`` computes in where that is safe; None for float32.
+
+    >>> half_type("bf16"), half_type("fp32")
+    (torch.bfloat16, None)
+    """
+    return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
+
+
+def place_on_device(learner: Learner, device: torch.device, half: torch.dtype | None = None) -> Learner:
     """Move a learner to a device, its backbone in the form that is fastest there."""
     learner.to(device)
-    if bf16:
+    if half is torch.bfloat16:
         learner.use_bfloat16_memory()
     if device.type == "cuda":
         backbone = learner.network.backbone
         if not isinstance(backbone, Backbone):
             return learner  # features come in: there are no convolutions
         backbone.to(memory_format=torch.channels_last)
-        if bf16 and torch.backends.cudnn.is_available() and torch.version.hip is None:
+        if half is torch.bfloat16 and torch.backends.cudnn.is_available() and torch.version.hip is None:
             backbone.fold_frozen()
     return learner
 
@@ -121,7 +130,14 @@ def build_step(
         tally: sums of the epoch.
         wrap: what several processes put around the learner.
     """
-    on_gpu = next(learner.parameters()).device.type == "cuda"
+    device = next(learner.parameters()).device
+    if config.precision == "fp16" and device.type not in ("cuda", "cpu"):
+        raise ConfigError(
+            f"gradients cannot be scaled on {device.type}",
+            where=Argument("training.precision", "fp16"),
+            remedy="use bf16 or fp32",
+        )
+    on_gpu = device.type == "cuda"
     graph = config.cuda_graphs and on_gpu and world_size() == 1
     step = TrainingStep(
         learner,
@@ -129,7 +145,7 @@ def build_step(
         model=None if wrap is None else wrap(learner),
         average=average,
         tally=tally,
-        bf16=config.precision == "bf16",
+        half=half_type(config.precision),
         clip_norm=config.clip_norm,
         accumulate=config.accumulate,
         graph=graph,
@@ -145,20 +161,22 @@ Transform = EvalTransform | MeanView
 """The same for validation, test and prediction."""
 
 
-def augment_of(config: RunConfig, data: RunData, device: torch.device, bf16: bool = False) -> Augment:
+def augment_of(
+    config: RunConfig, data: RunData, device: torch.device, half: torch.dtype | None = None
+) -> Augment:
     """Build the training augmentation of a run, on the device."""
     if isinstance(data.source, FeatureTable):
         return RandomView()
-    return build_augment(config.images, data.source.size, device, bf16)
+    return build_augment(config.images, data.source.size, device, half)
 
 
-def transform_of(config: RunConfig, device: torch.device, bf16: bool = False) -> Transform:
+def transform_of(config: RunConfig, device: torch.device, half: torch.dtype | None = None) -> Transform:
     """Build the transform of validation, test and prediction of a run, on the device."""
-    return MeanView() if config.on_features else build_transform(config.images, device, bf16)
+    return MeanView() if config.on_features else build_transform(config.images, device, half)
 
 
 def build_augment(
-    images: ImagesConfig, source_size: int, device: torch.device, bf16: bool = False
+    images: ImagesConfig, source_size: int, device: torch.device, half: torch.dtype | None = None
 ) -> TrainAugment:
     """Build the training augmentation, on the device, for images that arrive with the side ``source_size``."""
     if images.crop_sizes is not None and not all(1 <= size <= source_size for size in images.crop_sizes):
@@ -175,11 +193,13 @@ def build_augment(
         std=taken.std,
         interpolation=taken.interpolation,
         jitter=images.jitter,
-        **_layout(device, bf16, (source_size, taken.size)),
+        **_layout(device, half, (source_size, taken.size)),
     ).to(device)
 
 
-def build_transform(images: ImagesConfig, device: torch.device, bf16: bool = False) -> EvalTransform:
+def build_transform(
+    images: ImagesConfig, device: torch.device, half: torch.dtype | None = None
+) -> EvalTransform:
     """Build the transform of validation, test and prediction, on the device."""
     taken = images.input
     return EvalTransform(
@@ -187,13 +207,15 @@ def build_transform(images: ImagesConfig, device: torch.device, bf16: bool = Fal
         mean=taken.mean,
         std=taken.std,
         interpolation=taken.interpolation,
-        **_layout(device, bf16),
+        **_layout(device, half),
     ).to(device)
 
 
-def _layout(device: torch.device, bf16: bool, sizes: tuple[int, int] | None = None) -> dict[str, Any]:
+def _layout(
+    device: torch.device, half: torch.dtype | None, sizes: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """Return dtype and memory format of the pixels as the convolutions use them, which saves a conversion per step."""
     if device.type == "cuda":
-        return {"dtype": torch.bfloat16 if bf16 else torch.float32, "channels_last": True}
+        return {"dtype": half or torch.float32, "channels_last": True}
     # Resized as bytes, images are in this order already.
     return {"channels_last": sizes is not None and by_bytes(device, *sizes)}

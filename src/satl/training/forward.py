@@ -21,7 +21,11 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 @torch.no_grad()
 def class_probabilities(
-    network: nn.Module, batches: Batches, transform: Transform, device: torch.device, bf16: bool = False
+    network: nn.Module,
+    batches: Batches,
+    transform: Transform,
+    device: torch.device,
+    half: torch.dtype | None = None,
 ) -> FloatArray:
     """Return the class probability of every image of ``batches`` in its order, ``(N, C)``.
 
@@ -33,13 +37,17 @@ def class_probabilities(
         batches,
         lambda images, indices: {"probability": network(transform(images)).logits.float().sigmoid()},
         device,
-        bf16,
+        half,
     )["probability"]
 
 
 @torch.no_grad()
 def pooled_features(
-    backbone: nn.Module, batches: Batches, transform: Transform, device: torch.device, bf16: bool = False
+    backbone: nn.Module,
+    batches: Batches,
+    transform: Transform,
+    device: torch.device,
+    half: torch.dtype | None = None,
 ) -> FloatArray:
     """Return the mean over the last feature map of every image of ``batches`` in its order, ``(N, D)``.
 
@@ -50,7 +58,7 @@ def pooled_features(
         batches,
         lambda images, indices: {"features": backbone(transform(images)).float().mean(dim=(2, 3))},
         device,
-        bf16,
+        half,
     )["features"]
 
 
@@ -61,7 +69,7 @@ def cell_scores(
     batches: Batches,
     transform: Transform,
     device: torch.device,
-    bf16: bool = False,
+    half: torch.dtype | None = None,
 ) -> dict[str, FloatArray]:
     """Return ``probability`` and the scores of each generator for every cell, each ``(N, C)``, unaugmented.
 
@@ -72,12 +80,12 @@ def cell_scores(
         batches,
         lambda images, indices: learner.score(transform(images), cells.index_select(0, indices), indices),
         device,
-        bf16,
+        half,
     )
 
 
 def _collect(
-    module: nn.Module, batches: Batches, compute: Any, device: torch.device, bf16: bool
+    module: nn.Module, batches: Batches, compute: Any, device: torch.device, half: torch.dtype | None
 ) -> dict[str, FloatArray]:
     was_training = module.training
     module.eval()
@@ -101,7 +109,7 @@ def _collect(
                     continue
                 images = batch.images.to(device, non_blocking=True)
                 indices = batch.indices.to(device, non_blocking=True)
-                with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+                with torch.autocast(device.type, half, enabled=half is not None):
                     part = compute(images, indices)
                 if device.type == "cpu":
                     keep(done, part)

@@ -67,7 +67,8 @@ def make_optimiser(
         for group in groups:
             group["lr"] = torch.tensor(group["lr"], device=device)
     # One kernel for all weights where there is one; it also reads rates from the device.
-    fused = device.type == "cuda"
+    # Steps of scaled gradients need it: elsewhere the host asks whether they have overflowed.
+    fused = device.type == "cuda" or config.precision == "fp16"
     how: dict[str, Any] = {"fused": True} if fused else {"foreach": True}
     if config.optimiser == "sgd":
         return torch.optim.SGD(

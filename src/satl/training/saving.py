@@ -47,6 +47,7 @@ class Saver:
         schedule: of the learning rate.
         fingerprint: of the data; a run is resumed with its own data only.
         fixed: what of the configuration must not change, as JSON by ``section.key``.
+        scaler: of the loss, where training computes in float16.
     """
 
     folder: RunFolder
@@ -56,6 +57,7 @@ class Saver:
     schedule: LRScheduler
     fingerprint: str
     fixed: dict[str, str]
+    scaler: torch.amp.GradScaler | None = None
 
     def save_last(self, epoch: int, step: int, best: dict[str, Any], tally: EpochTally) -> None:
         """Write everything that is needed to resume at this step of this epoch."""
@@ -65,6 +67,7 @@ class Saver:
             "best": best,
             "optimiser": whole(self.optimiser.state_dict()),
             "schedule": self.schedule.state_dict(),
+            "scaler": None if self.scaler is None else self.scaler.state_dict(),
             "tally": gathered(tally.state_dict()),
             "average_steps": self.average.steps if self.average is not None else 0,
             "data": self.fingerprint,
@@ -117,6 +120,8 @@ class Saver:
             self.average.steps = state["average_steps"]
         load_optimiser(self.optimiser, state["optimiser"])
         self.schedule.load_state_dict(state["schedule"])
+        if self.scaler is not None:
+            self.scaler.load_state_dict(state["scaler"])
         rank = process_rank()
         tally.load_state_dict(state["tally"][rank])
         for part, buffers in zip(self._parts(), state["local"][rank], strict=True):

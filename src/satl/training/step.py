@@ -29,7 +29,8 @@ class TrainingStep:
         model: what is called in the learner's place, where it is wrapped for several processes.
         average: an average of the weights that follows them, and is the teacher where ``StepInputs.clean`` is given.
         tally: sums of the epoch.
-        bf16: compute in bfloat16 where that is safe.
+        half: bfloat16 or float16, to compute in it where that is safe. In float16 the loss is scaled, so that small
+            gradients do not vanish, and a step whose gradients overflow moves no weight.
         clip_norm: largest norm of the gradient.
         accumulate: micro-batches that a step is done in, one after the other. Known cells are counted over the whole
             batch; pairs of images, BatchNorm and what follows from pseudo-labels see a micro-batch at a time.
@@ -44,7 +45,7 @@ class TrainingStep:
         model: nn.Module | None = None,
         average: MovingAverage | None = None,
         tally: EpochTally | None = None,
-        bf16: bool = False,
+        half: torch.dtype | None = None,
         clip_norm: float | None = None,
         accumulate: int = 1,
         graph: bool = False,
@@ -57,7 +58,8 @@ class TrainingStep:
         self.clip_norm = clip_norm
         self.accumulate = accumulate
         self.device = next(learner.parameters()).device
-        self.bf16 = bf16
+        self.half = half
+        self.scaler = torch.amp.GradScaler(self.device.type) if half is torch.float16 else None
         self.teacher: nn.Module | None = None if average is None else average.module
         self.cuda_graph = CudaGraphStep(self.run, optimiser) if graph else None
 
@@ -91,14 +93,20 @@ class TrainingStep:
         result = results[0] if len(results) == 1 else _joined(results)
         if inputs.stage == 1:
             self.learner.rules.zero_grad(set_to_none=True)  # thresholds learn, and decay, from stage 2 on
+        if self.scaler is not None:
+            self.scaler.unscale_(self.optimiser)
         if self.clip_norm is not None:
             clip_gradients(list(self.learner.parameters()), self.clip_norm)
-        self.optimiser.step()
+        if self.scaler is None:
+            self.optimiser.step()
+        else:
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
         self.learner.remember(result.generator_inputs)
         if self.average is not None:
             self.average.update(self.learner.network)
         if self.tally is not None:
-            self.tally.add(result, inputs.labels, inputs.truth)
+            self.tally.add(result, inputs.labels, inputs.truth, may_overflow=self.scaler is not None)
         return result
 
     def _add_gradients(self, inputs: StepInputs) -> StepResult:
@@ -133,13 +141,14 @@ class TrainingStep:
             result: StepResult = self.model(inputs, mixed)
         # In this thread: every thread that multiplies matrices keeps a workspace of its own.
         with torch.autograd.set_multithreading_enabled(False):
-            (result.loss / self.accumulate).backward()
+            loss = result.loss / self.accumulate
+            (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         return result
 
     def _autocast(self) -> torch.autocast:
         # Weights that autocast has converted must not outlive the capture of a graph.
         return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=self.cuda_graph is None
+            self.device.type, self.half, enabled=self.half is not None, cache_enabled=self.cuda_graph is None
         )
 
     def no_grad_sync(self) -> AbstractContextManager[None]:

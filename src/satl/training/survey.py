@@ -64,7 +64,7 @@ def take_survey(
     batches: Batches,
     transform: Transform,
     device: torch.device,
-    bf16: bool = False,
+    half: torch.dtype | None = None,
 ) -> Survey:
     """Compute the class features of a plan, unaugmented and in eval mode; nothing else of the network is run.
 
@@ -76,7 +76,7 @@ def take_survey(
         batches: the images of ``np.unique(plan.rows)``, in that order.
         transform: of the images.
         device: where the network is.
-        bf16: compute the network in bfloat16.
+        half: what the network computes in where that is safe; None: float32.
     """
     num_classes, dim = int(network.num_classes), int(network.feature_dim)  # type: ignore[arg-type]
     slots = int(plan.slots.max()) + 1 if len(plan.slots) else 0
@@ -97,7 +97,7 @@ def take_survey(
             position = torch.from_numpy(np.searchsorted(rows, plan.rows[entries]) * num_classes + classes)
             place = torch.from_numpy(classes * slots + plan.slots[entries])
             pixels = transform(batch.images.to(device, non_blocking=True))
-            with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            with torch.autocast(device.type, half, enabled=half is not None):
                 found = network.class_features(pixels)  # type: ignore[operator]
             chosen = found.flatten(0, 1).index_select(0, position.to(device))
             features.index_copy_(0, place.to(device), chosen.float())

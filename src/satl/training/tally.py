@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class EpochTally:
         self.steps = 0
         self.losses: dict[str, Tensor] = {}
         self.first: dict[str, Tensor] = {}
+        self.skipped = torch.zeros((), dtype=torch.int64, device=device)
         # Per generator and class: pseudo-labels emitted, and of those with known truth the right, the wrong,
         # and the positives that were missed.
         self.counts = torch.zeros(len(self.names), 4, num_classes, dtype=torch.int64, device=device)
@@ -33,16 +35,31 @@ class EpochTally:
     def reset(self) -> None:
         """Begin another epoch of the same stage; the sums stay where they are, for a captured step adds to them."""
         self.steps = 0
-        for total in (*self.losses.values(), self.counts):
+        for total in (*self.losses.values(), self.counts, self.skipped):
             total.zero_()
 
     @torch.no_grad()
-    def add(self, result: StepResult, labels: Tensor, truth: Tensor | None) -> None:
-        """Add one step; no host synchronisation."""
+    def add(
+        self, result: StepResult, labels: Tensor, truth: Tensor | None, may_overflow: bool = False
+    ) -> None:
+        """Add one step; no host synchronisation.
+
+        Args:
+            result: of the step.
+            labels: of its images.
+            truth: of the same cells, where it is known.
+            may_overflow: whether a loss that is not finite means a step that was skipped, which is left out of the
+                means.
+        """
         self.steps += 1
+        parts = result.parts
+        if may_overflow:
+            finite = torch.stack([*parts.values()]).isfinite().all()
+            parts = {name: torch.where(finite, part, 0.0) for name, part in parts.items()}
+            self.skipped += ~finite
         if not self.first:  # a graph is captured only after some steps, so this copy is not part of it
-            self.first = {name: part.detach().double().clone() for name, part in result.parts.items()}
-        for name, part in result.parts.items():
+            self.first = {name: part.detach().double().clone() for name, part in parts.items()}
+        for name, part in parts.items():
             if name not in self.losses:
                 self.losses[name] = torch.zeros((), dtype=torch.float64, device=part.device)
             self.losses[name] += part
@@ -64,7 +81,7 @@ class EpochTally:
         if not self.losses:
             return {}
         sums = sum_across(torch.stack([*self.losses.values()]))
-        steps = sum_across(torch.tensor(float(self.steps), dtype=torch.float64, device=sums.device))
+        steps = sum_across((self.steps - self.skipped).double())
         means = dict(zip(self.losses, (sums / steps).tolist(), strict=True))
         return {"total": sum(means.values()), **means}
 
@@ -78,7 +95,8 @@ class EpochTally:
 
     def own_mean_losses(self) -> dict[str, float]:
         """Return the same for this process alone, which any process may ask for at any time."""
-        means = {name: float(value) / self.steps for name, value in self.losses.items()}
+        steps = self.steps - int(self.skipped)
+        means = {name: float(value) / steps if steps else math.nan for name, value in self.losses.items()}
         return {"total": sum(means.values()), **means} if means else {}
 
     def pseudo_labels(self, with_truth: bool, expected: float) -> dict[str, dict[str, Any]]:
@@ -104,7 +122,8 @@ class EpochTally:
         losses, first = (
             {name: value.cpu() for name, value in terms.items()} for terms in (self.losses, self.first)
         )
-        return {"steps": self.steps, "losses": losses, "first": first, "counts": self.counts.cpu()}
+        counts = {"counts": self.counts.cpu(), "skipped": self.skipped.cpu()}
+        return {"steps": self.steps, "losses": losses, "first": first, **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a checkpoint."""
@@ -113,4 +132,5 @@ class EpochTally:
         self.losses = {name: value.to(device) for name, value in state["losses"].items()}
         # A checkpoint of an earlier version does not have it.
         self.first = {name: value.to(device) for name, value in state.get("first", {}).items()}
+        self.skipped.copy_(state.get("skipped", torch.zeros(())))
         self.counts.copy_(state["counts"])

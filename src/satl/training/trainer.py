@@ -34,6 +34,7 @@ from satl.training.build import (
     build_learner,
     build_step,
     feature_vectors,
+    half_type,
     place_on_device,
     transform_of,
 )
@@ -100,8 +101,8 @@ class Trainer:
         convert_to_shared_batch_norm(learner)
         seed_everything(mix_seed(training.seed, rank))
 
-        self.bf16 = training.precision == "bf16"
-        self.learner = place_on_device(learner, self.device, self.bf16)
+        self.half = half_type(training.precision)
+        self.learner = place_on_device(learner, self.device, self.half)
         teacher = self.learner.method_parameters.teacher
         decay = teacher.decay if training.ema is None and teacher is not None else training.ema
         self.average = None if decay is None else MovingAverage(self.learner.network, decay)
@@ -145,9 +146,10 @@ class Trainer:
             self.schedule,
             data.fingerprint(),
             config.fixed(),
+            self.step.scaler,
         )
-        self.augment = augment_of(config, data, self.device, self.bf16)
-        self.transform = transform_of(config, self.device, self.bf16)
+        self.augment = augment_of(config, data, self.device, self.half)
+        self.transform = transform_of(config, self.device, self.half)
         self.inputs = BatchInputs(training, data, self.batches, self.learner, self.augment, self.transform)
         self.expected = expected_positives(data.table.cells[train_rows])
         self.next_epoch, self.next_step = 0, 0
@@ -299,7 +301,7 @@ class Trainer:
 
         def features_of(some: IntArray) -> torch.Tensor:
             batches = self._batches_without_augmentation(some)
-            found = pooled_features(backbone, batches, self.transform, self.device, self.bf16)
+            found = pooled_features(backbone, batches, self.transform, self.device, self.half)
             return torch.from_numpy(found).to(self.device)
 
         if isinstance(self.data.source, FeatureTable):
@@ -323,7 +325,7 @@ class Trainer:
         rows = self.data.rows("train")
         plan = plan_survey(self.data.table.cells[rows], rows, size, training.seed, epoch)
         batches = self._batches_without_augmentation(np.unique(plan.rows))
-        survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, self.bf16)
+        survey = take_survey(self.learner.network, plan, batches, self.transform, self.device, self.half)
         self.learner.study(survey, done, mix_seed(training.seed, epoch))
 
     def _all_stop(self, asked: bool, step: int = 0) -> bool:
@@ -349,7 +351,7 @@ class Trainer:
         network = self.learner.network if self.average is None else self.average.module
         rows = self.data.rows(split)
         batches = self._batches_without_augmentation(rows)
-        probabilities = class_probabilities(network, batches, self.transform, self.device, self.bf16)
+        probabilities = class_probabilities(network, batches, self.transform, self.device, self.half)
         return evaluate_scores(
             probabilities, self.data.table.cells[rows], self.data.table.classes, encoding="signed"
         )
