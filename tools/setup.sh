@@ -24,3 +24,5 @@ if ! "$found" -m venv "$venv" >/dev/null 2>&1; then
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
 "$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" -c constraints.txt -e '.[dev]'
+# Of the SDK of Label Studio only the client is used and tested; its other requirements take 300 MB and an old NumPy.
+"$venv/bin/python" -m uv pip install --quiet --python "$venv/bin/python" -c constraints.txt --no-deps label-studio-sdk

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from xml.etree import ElementTree
 
 import yaml
@@ -100,7 +100,7 @@ def _require_tree(value: Any, around: set[int], done: set[int]) -> None:
         done.add(id(value))
 
 
-def parse_xml(path: Path) -> ElementTree.Element:
+def parse_xml(path: Path | IO[bytes]) -> ElementTree.Element:
     """Return the outermost element of an XML file.
 
     Raises:

@@ -14,11 +14,9 @@ from satl.errors import ConfigError, EncodingError, in_shell
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from satl.export import ImportReport
     from satl.labels import LabelTable, TableFile
     from satl.labels.file_report import FileReport
     from satl.labels.inspection import ClassReport, Inspection
-    from satl.review import MergeReport
 
 ENCODING_HELP = (
     "What the values mean: complete, blank, signed, csl, chexpert or words. "
@@ -241,34 +239,6 @@ def print_ignored_columns(columns: list[str] | None, table: Path) -> None:
         names = ", ".join(repr(name) for name in columns)
         what = "which is not a class" if len(columns) == 1 else "which are not classes"
         typer.echo(f"Left out: {table} is without {names}, {what}", err=True)
-
-
-def print_decisions(
-    report: MergeReport | ImportReport, table: Path | None, remark: str = "", more: Sequence[str] = ()
-) -> None:
-    """Print what decisions did to a table.
-
-    Args:
-        report: of a merge or an import.
-        table: that the decisions were written into, or None for a new one.
-        remark: more about the decisions, in the same line.
-        more: further lines.
-    """
-    typer.echo(
-        f"Decided by a person: {report.present:,} present, {report.absent:,} absent"
-        f" ({report.confirmed:,} more were known already, {report.overwritten:,} overwritten{remark})"
-    )
-    for line in more:
-        typer.echo(line)
-    if report.first_elsewhere is not None:
-        image, label = report.first_elsewhere
-        typer.echo(
-            f"Left out: {report.elsewhere:,} about cells that {table} does not have"
-            f" (such as image {image!r}, class {label!r})",
-            err=True,
-        )
-    typer.echo(f"Known: {report.known:,} of {report.cells:,} cells")
-    typer.echo(f"Table  {report.files[0]}")
 
 
 def _print_report(report: Inspection, show_all: bool, images: Sequence[str]) -> None:

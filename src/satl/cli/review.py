@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 
 from satl.cli.complete import OutArgument
+from satl.cli.decisions import (
+    DisagreementsOption,
+    agreement_lines,
+    print_decisions,
+    print_disagreements,
+)
 from satl.cli.labels import (
     EncodingOption,
     IgnoreOption,
     ReplaceKnownOption,
     TableArgument,
-    print_decisions,
     print_ignored_columns,
 )
 from satl.cli.wording import shell_words
 from satl.errors import ConfigError, in_shell
-
-if TYPE_CHECKING:
-    from satl.review.agreement import PairAgreement
 
 
 def review(
@@ -88,13 +89,7 @@ def merge(
         typer.Option("--include", help="accepted: also the cells that were accepted and nobody looked at."),
     ] = None,
     replace_known: ReplaceKnownOption = False,
-    disagreements: Annotated[
-        str,
-        typer.Option(
-            "--disagreements",
-            help="Cells that annotators disagree about: leave (as they are), latest or majority.",
-        ),
-    ] = "leave",
+    disagreements: DisagreementsOption = "leave",
     force: Annotated[bool, typer.Option("--force", help="Overwrite NEW.")] = False,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
@@ -118,39 +113,6 @@ def merge(
     )
     print_ignored_columns(ignore_column, new)
     lines = [f"Accepted by certificate: {report.included:,}"] if include else []
-    lines += _agreement_lines(report.agreement)
-    if report.first_disagreement is not None:
-        image, label = report.first_disagreement
-        typer.echo(
-            f"Left out: {report.disagreements:,} cells that annotators disagree about (such as image {image!r}, "
-            f"class {label!r}); settle them in satl review, or choose --disagreements latest or majority",
-            err=True,
-        )
+    lines += agreement_lines(report.agreement)
+    print_disagreements(report, "satl review")
     print_decisions(report, table, f", {report.skipped:,} skipped", lines)
-
-
-def _agreement_lines(agreement: Sequence[PairAgreement]) -> list[str]:
-    """Return a line for every two annotators: over all classes, and the class on which they agree least."""
-    lines = []
-    for pair in agreement:
-        if pair.label is not None:
-            continue
-        kappa = (
-            "kappa not told for so few or only one verdict"
-            if pair.kappa is None
-            else f"kappa {pair.kappa:.2f}"
-        )
-        line = (
-            f"Agreement of {pair.first or 'no name'} and {pair.second or 'no name'}: "
-            f"{100 * pair.agreed / pair.cells:.1f} % of {pair.cells:,} cells that both decided, {kappa}"
-        )
-        told = [
-            (one.kappa, one)
-            for one in agreement
-            if (one.first, one.second) == (pair.first, pair.second) and one.label and one.kappa is not None
-        ]
-        if len(told) > 1:
-            lowest, one = min(told, key=lambda entry: entry[0])
-            line += f"; lowest for class {one.label!r}: {lowest:.2f} of {one.cells:,} cells"
-        lines.append(line)
-    return lines

@@ -13,10 +13,19 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from satl.export.content import Source, read_source
-from satl.export.importing import ImportReport, import_file, read_export
-from satl.export.registry import TOOLS, Imported, ToolFormat, find_tool, register_tool
+from satl.export.importing import ImportReport, import_file, import_project, read_export
+from satl.export.registry import (
+    TOOLS,
+    Imported,
+    Sent,
+    ServerProject,
+    ToolFormat,
+    ToolServer,
+    find_tool,
+    register_tool,
+)
 from satl.export.suggestions import Suggestions
-from satl.export.writing import export
+from satl.export.writing import export, send
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
@@ -25,13 +34,18 @@ __all__ = [
     "TOOLS",
     "ImportReport",
     "Imported",
+    "Sent",
+    "ServerProject",
     "Source",
     "Suggestions",
     "ToolFormat",
+    "ToolServer",
     "export",
     "find_tool",
     "import_file",
+    "import_project",
     "read_export",
     "read_source",
     "register_tool",
+    "send",
 ]

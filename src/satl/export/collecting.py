@@ -37,7 +37,9 @@ class Collector:
         unit: what the file calls an entry, for messages, such as ``task``.
     """
 
-    def __init__(self, path: Path, classes: Iterable[object] | None = None, unit: str = "entry") -> None:
+    def __init__(
+        self, path: Path | str, classes: Iterable[object] | None = None, unit: str = "entry"
+    ) -> None:
         self.path = path
         self.unit = unit
         self._fixed = classes is not None
@@ -66,6 +68,11 @@ class Collector:
             raise self._fault(number, f": its split {split!r} is not text: correct it.")
         self._splits.append(split)
         return row
+
+    def mention(self, row: int, labels: Iterable[object]) -> None:
+        """Note classes of which nothing is known."""
+        for label in labels:
+            self._at(row, label)
 
     def known(self, row: int, labels: Iterable[object], value: int) -> None:
         """Note that a person said ``value`` of these classes."""

@@ -45,6 +45,7 @@ class Source:
         folder: of the image files, or None where it was not named.
         files: name of every image file below ``folder``; the ids of the table where there is no folder.
         address: what stands before every file name where the tool asks for an address, or None.
+        name: of the folder or the table.
     """
 
     table: LabelTable
@@ -53,6 +54,7 @@ class Source:
     folder: Path | None = None
     files: tuple[str, ...] = ()
     address: str | None = None
+    name: str = "labels"
 
     def __post_init__(self) -> None:
         if not self.files:
@@ -165,7 +167,7 @@ def read_source(
         source = _suggestions_only(source, place)
     if images is not None:
         source = replace(source, folder=Path(images), files=_files(Path(images), source.table.images))
-    return replace(source, address=address)
+    return replace(source, address=address, name=place.resolve().name)
 
 
 def _read_folder(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
+from xml.etree.ElementTree import Element
 
 from satl.errors import TableError
 from satl.export.collecting import Collector
@@ -14,6 +17,7 @@ from satl.labels import ABSENT, PRESENT
 from satl.labels.bands import SUGGESTED_BANDS
 from satl.labels.io.json_stream import json_elements
 from satl.parsing import parse_xml
+from satl.review.agreement import Vote, settle
 
 _ABSENT_CONTROL = "absent"
 _AS_JSON = "export from Label Studio as JSON"
@@ -21,60 +25,147 @@ Said = dict[str, int]
 """Class -> +1 or -1."""
 
 
+class _Person(NamedTuple):
+    """What one person says about the classes of one task.
+
+    Attributes:
+        final: it is marked as ground truth.
+    """
+
+    name: str
+    said: Said
+    final: bool
+
+
+class _Answers(NamedTuple):
+    """What the annotations of one task say.
+
+    Attributes:
+        known: the cells that satl itself wrote there.
+        persons: what every person says, the latest last.
+        cancelled: whether somebody skipped the task.
+    """
+
+    known: Said
+    persons: list[_Person]
+    cancelled: bool
+
+
 def read_label_studio(path: Path, encoding: str | None) -> Imported:
-    """Read tasks that satl wrote, or that Label Studio exported as JSON.
+    """Read tasks that satl wrote, or that Label Studio exported as JSON: see :func:`read_tasks`."""
+    tasks = ((f"task {number}", element) for number, (_, element) in enumerate(json_elements(path), start=1))
+    return read_tasks(tasks, path, _configured(path.with_suffix(".xml")))
+
+
+def read_tasks(
+    tasks: Iterable[tuple[str, object]],
+    origin: Path | str,
+    classes: Sequence[str] | None = None,
+    unit: str = "task",
+) -> Imported:
+    """Return what tasks of Label Studio say.
 
     A box ticked in a ``Choices`` control called ``absent`` says absent, in any other it says present. Skipped
     annotations (``was_cancelled``) say nothing. If a person's annotation of a task is marked as ground truth, only such
     ones count. Where a person's annotation differs from the known cells that satl wrote into the task, the person's
-    word counts.
+    word counts. Of cells about which persons disagree, the table says nothing, and ``disagreements`` what each said.
+
+    Args:
+        tasks: what to call each in a message, and the task.
+        origin: the file or the project, for messages.
+        classes: the classes and their order where they are fixed.
+        unit: what to call a task that is only known by its place in the order.
     """
-    collected = Collector(path, _configured(path.with_suffix(".xml")), "task")
+    collected = Collector(origin, classes, unit)
     looked_at: list[bool] = []
+    votes: list[Vote] = []
+    disagreements: list[Vote] = []
     skipped = 0
-    for number, (_, element) in enumerate(json_elements(path), start=1):
-        where = f"{path}: task {number}"
+    for name, element in tasks:
+        where = f"{origin}: {name}"
         task = mapping(element, where)
         if "data" not in task:
             raise TableError(
                 f"{where} has no 'data': export from Label Studio as JSON, not as JSON-MIN or CSV."
             )
         data = mapping(task["data"], f"{where}: its 'data'")
-        row = collected.image(_image_id(data), data.get("split"))
-        said, by_person, cancelled = _annotations(task, where)
-        skipped += cancelled and not by_person
-        looked_at.append(by_person)
+        image = image_of(data)
+        row = collected.image(image, data.get("split"))
+        answers = _answers(task, where)
+        skipped += answers.cancelled and not answers.persons
+        looked_at.append(bool(answers.persons))
+        said, disputed = _settled(answers, str(image))
+        if len(answers.persons) > 1:
+            votes += _votes(answers.persons, str(image))
+        collected.mention(row, (vote.label for vote in disputed))
+        disagreements += disputed
         for value in (PRESENT, ABSENT):
             collected.known(row, [label for label, one in said.items() if one == value], value)
         _suggestions(collected, row, task, data, where)
-    return collected.finish(looked_at, skipped)
+    return replace(
+        collected.finish(looked_at, skipped), votes=tuple(votes), disagreements=tuple(disagreements)
+    )
 
 
-def _annotations(task: dict[str, Any], where: str) -> tuple[Said, bool, bool]:
-    """Return what is said of the classes, whether a person said it, and whether somebody skipped the task."""
+def _settled(answers: _Answers, image: str) -> tuple[Said, list[Vote]]:
+    """Return what is said of the classes of a task, and the votes about those on which persons disagree."""
+    counting = [person for person in answers.persons if person.final] or answers.persons
+    votes = _votes(counting, image)
+    settlement = settle(votes)
+    said = dict(answers.known)
+    said.update({one.label: one.value for one in settlement.decisions if one.value})
+    disputed = {label for _, label in settlement.disagreements}
+    return (
+        {label: value for label, value in said.items() if label not in disputed},
+        [vote for vote in votes if vote.label in disputed],
+    )
+
+
+def _votes(persons: Sequence[_Person], image: str) -> list[Vote]:
+    return [
+        Vote(image, label, person.name, value, number)
+        for number, person in enumerate(persons)
+        for label, value in person.said.items()
+    ]
+
+
+def _answers(task: dict[str, Any], where: str) -> _Answers:
     annotations = [
         mapping(one, f"{where}: an annotation") for one in entries(task, "annotations", where, _AS_JSON)
     ]
     standing = [one for one in annotations if not one.get("was_cancelled")]
-    cancelled = len(standing) < len(annotations)
-    own = [one for one in standing if _untouched(one, where)]
-    others = [one for one in standing if not _untouched(one, where)]
-    others = [one for one in others if one.get("ground_truth")] or others
     known: Said = {}
-    for one in own:
-        known.update(_choices(one, where))
-    person: Said = {}
-    for one in others:
-        for label, value in _choices(one, where).items():
-            if person.setdefault(label, value) != value:
-                raise TableError(
-                    f"{where}: two annotations contradict each other about {label!r}: delete one of them in "
-                    "Label Studio, or mark the right one as ground truth, and export again."
-                )
-    return {**known, **person}, bool(others), cancelled
+    persons: dict[str, _Person] = {}
+    for number, one in sorted(enumerate(standing), key=lambda pair: (_time(pair[1]), pair[0])):
+        said = _choices(one, where)
+        if is_untouched(one, where):
+            known.update(said)
+            continue
+        # Who annotated a task twice meant the second; a file that says nobody's name has one person for each.
+        name = _annotator(one) or f"annotator {number + 1}"
+        persons.pop(name, None)
+        persons[name] = _Person(name, said, bool(one.get("ground_truth")))
+    return _Answers(known, list(persons.values()), len(standing) < len(annotations))
 
 
-def _untouched(annotation: dict[str, Any], where: str) -> bool:
+def _time(annotation: dict[str, Any]) -> str:
+    return str(annotation.get("updated_at") or annotation.get("created_at") or "")
+
+
+def _annotator(annotation: dict[str, Any]) -> str | None:
+    """Return the address of who made an annotation where the file has it, or their number."""
+    person = annotation.get("completed_by")
+    if isinstance(person, dict):
+        person = person.get("email") or person.get("id")
+    written = annotation.get("created_username")
+    if isinstance(person, int) and isinstance(written, str) and written.strip():
+        # Such as "Ann Lee ann@example.org, 1".
+        words = written.strip().removesuffix(f", {person}").split()
+        return next((word for word in words if "@" in word), " ".join(words))
+    return None if person is None else str(person) if isinstance(person, str) else f"user {person}"
+
+
+def is_untouched(annotation: dict[str, Any], where: str) -> bool:
     """Whether satl wrote this annotation and no person has submitted it again, which takes some time."""
     results = entries(annotation, "result", where, _AS_JSON)
     ids = [str(one.get("id", "")) for one in results if isinstance(one, dict)]
@@ -119,7 +210,7 @@ def _suggestions(
                 collected.suggested(row, label, value, score, band)
 
 
-def _image_id(data: dict[str, Any]) -> object:
+def image_of(data: dict[str, Any]) -> object:
     """Return satl's own id, or the file name in the address of a task that satl did not write."""
     if "image_id" in data:
         return data["image_id"]
@@ -144,5 +235,10 @@ def _configured(path: Path) -> list[str] | None:
         raise TableError(
             f"{path} is not a labelling config ({error}): remove it, or export it again."
         ) from None
+    return config_classes(root)
+
+
+def config_classes(root: Element) -> list[str] | None:
+    """Return the choices that a labelling config offers, or None where it offers none."""
     names = [choice.get("value", "") for choices in root.iter("Choices") for choice in choices.iter("Choice")]
     return list(dict.fromkeys(names)) or None

@@ -7,7 +7,7 @@ from pathlib import Path
 from satl.checks.formulas import warn_of_formulas
 from satl.errors import Argument, Sentence, TableError
 from satl.export.content import Source
-from satl.export.registry import MAIN, find_tool
+from satl.export.registry import MAIN, Sent, ServerProject, find_server, find_tool
 from satl.files import atomic_paths
 
 
@@ -59,3 +59,11 @@ def export(source: Source, format: str, out: str | Path, *, force: bool = False)
         if role not in roles:
             file.unlink(missing_ok=True)
     return tuple(files[role] for role in first)
+
+
+def send(source: Source, format: str, project: ServerProject) -> Sent:
+    """Send ``source`` to a project on the server of a tool; what is there already is not sent again.
+
+    An interrupted call is repeated and goes on.
+    """
+    return find_server(format).send(source, project)

@@ -53,6 +53,7 @@ EXTRAS: Mapping[str, Extra] = {
     "tensorboard": Extra(("tensorboard",), "curves of a training"),
     "wandb": Extra(("wandb",), "a training in Weights & Biases"),
     "mlflow": Extra(("mlflow",), "a training in MLflow"),
+    "label-studio": Extra(("label_studio_sdk",), "suggestions to a Label Studio server"),
     "fast": Extra(("torchcodec",), "faster decoding of JPEGs"),
     "ray": Extra(("ray",), "very many pictures on several machines"),
 }

@@ -247,7 +247,7 @@ def split_names(values: Sequence[object], images: Sequence[str], path: Path) -> 
 
 
 def complete_splits(
-    splits: Sequence[str | None], images: Sequence[str], path: Path, unit: str = "row"
+    splits: Sequence[str | None], images: Sequence[str], path: Path | str, unit: str = "row"
 ) -> npt.NDArray[np.str_] | None:
     """Return the splits (N,) of a file where each entry may name one: None if none does, an error if only some do.
 
