@@ -15,10 +15,12 @@ from benchmarks.scripts import FOLDER, run, script
 from satl.evaluation import average_precision
 from satl.experiments.results import read_results
 from satl.images import Batches, EvalTransform
+from satl.labels import read_table, write_table
 from satl.methods.method_parts import NETWORKS
 from satl.models.backbone import Backbone
 from satl.runs.data import load_data
 from satl.runs.reading import save_config
+from satl.scenes import write_scenes
 from satl.scoring import fit_probe
 from training.tiny import tiny_config, train
 
@@ -316,6 +318,30 @@ def test_embedding_is_compared_with_the_bare_model(tmp_path: Path) -> None:
     measured = json.loads(out.read_text())
     bare, ours = (measured["rates"][side][0] for side in ("bare", "satl"))
     assert measured["ratio"] == pytest.approx(ours / bare)
+
+
+def test_the_quickstart_is_timed_to_its_end(tmp_path: Path) -> None:
+    write_scenes(tmp_path / "scenes", 90, size=32, seed=3)
+    scenes = read_table(tmp_path / "scenes" / "labels.csv").with_truth(None)
+    write_table(scenes, tmp_path / "labels.csv", encoding="complete")
+    Backbone("satl_tiny").save_weights(tmp_path / "tiny.safetensors")
+    given = (
+        tmp_path / "labels.csv",
+        tmp_path / "scenes",
+        tmp_path / "tiny.safetensors",
+        tmp_path / "out",
+    )
+    settings = ("training.epochs=2", "training.stage1_epochs=1", "data.holdout_fraction=0.2")
+    done = run("quickstart", *given, "--pictures", 80, "--backbone", "satl_tiny", "--set", *settings)
+    assert done.returncode == 0, done.stderr
+    *_, inspected, completed, together = (line.split() for line in done.stdout.splitlines())
+    assert [inspected[1], completed[1], together[0]] == ["inspect", "complete", "together"]
+    walls = [float(line[line.index("s,") - 1]) for line in (inspected, completed, together)]
+    assert walls[2] == pytest.approx(walls[0] + walls[1], abs=0.11)
+    table = read_table(tmp_path / "out" / "labels.csv")
+    assert table.num_images == 80
+    assert table.known.mean() == pytest.approx(0.5, abs=0.05)
+    assert (tmp_path / "out" / "completed" / "completed.csv").is_file()
 
 
 def test_features_are_measured_at_several_sizes(tmp_path: Path) -> None:

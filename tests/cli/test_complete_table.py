@@ -150,6 +150,10 @@ def test_a_run_that_is_being_trained_is_never_removed(own: Path, satl: Satl) -> 
     ("arguments", "part"),
     [
         (("labels.csv", "-o", "out"), "needs the images of the table, or features of them"),
+        (
+            ("labels.csv", "-o", "out", "--features", "f.npz", "--backbone", "resnet50"),
+            "--backbone makes features, and --features has them; leave out one of the two.",
+        ),
         (("missing.csv", "--images", "photos", "-o", "out"), "missing.csv"),
         (("labels.csv", "--images", "photos", "--labels", "labels.csv", "-o", "out"), "is the table already"),
         (
@@ -170,6 +174,15 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     assert err.count("\n") == 1
     assert part in err
     assert sorted(own.iterdir()) == before
+
+
+def test_the_layout_of_a_first_resnet_reaches_the_network(own: Path, satl: Satl) -> None:
+    code, _, err = satl(*command(own, REVIEW, "--stride-in-1x1"))
+    assert code == 2
+    assert "--stride-in-1x1: needs a ResNet with bottleneck blocks, and satl_tiny is not one" in err
+    code, _, err = satl("complete", own / "run", "-o", own / "out", "--stride-in-1x1")
+    assert code == 2
+    assert "--stride-in-1x1 belongs to TABLE" in err
 
 
 def test_without_weights_at_hand_it_says_how_to_name_them(

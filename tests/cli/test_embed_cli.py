@@ -40,10 +40,10 @@ def test_a_table_and_a_folder_have_the_same_features(
     assert out == f"{place / 'one'} has 24 pictures x 128 numbers.\n"
     code, out, _ = satl(*table, "--encoding", "blank")
     assert out == f"{place / 'one'} holds the features of all 24 pictures already; nothing was done.\n"
-    assert satl("embed", place / "photos", "-o", place / "two", *common)[0] == 0
+    assert satl("embed", place / "photos", "-o", place / "tiny.v2", *common)[0] == 0
     names = sorted(read_names(place / "one"))
-    assert names == sorted(read_names(place / "two"))
-    one, two = (read_features(place / folder, names).take(np.arange(24)) for folder in ("one", "two"))
+    assert names == sorted(read_names(place / "tiny.v2"))
+    one, two = (read_features(place / folder, names).take(np.arange(24)) for folder in ("one", "tiny.v2"))
     np.testing.assert_allclose(one, two, rtol=2e-3, atol=1e-3)  # other batches, another order of sums
 
 
@@ -72,7 +72,15 @@ def test_broken_pictures_and_views(place: Path, satl: Callable[..., tuple[int, s
             "--images absent: is no folder; give the folder of the pictures.",
         ),
         (("photos", "--pool", "token"), "--pool token: satl_tiny has no class token; use --pool mean."),
+        (
+            ("photos", "-o", "out.npz"),
+            "--out out.npz: cannot be written as '.npz'; give the name of a folder, or end it in .parquet.",
+        ),
         (("photos", "--weights", "absent.pth"), "backbone weights absent.pth do not exist"),
+        (
+            ("photos", "--backbone", "resnet18", "--stride-in-1x1"),
+            "--stride-in-1x1: needs a ResNet with bottleneck blocks, and resnet18 is not one; leave it out.",
+        ),
     ],
 )
 def test_mistakes_are_told(

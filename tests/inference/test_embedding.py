@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from satl.models import Backbone
 from satl.runs.run_lock import RunLock
 
 SIZE = 32
+BOTTLENECK: dict[str, Any] = {"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)}
 VIT: dict[str, Any] = {"depth": 1, "embed_dim": 24, "num_heads": 3}
 
 
@@ -83,6 +85,25 @@ def test_vectors_are_those_of_the_plain_model(pool: Any, tmp_path: Path) -> None
         np.testing.assert_allclose(found, expected.numpy(), rtol=2e-3, atol=2e-3)  # half precision
     made = json.loads((tmp_path / "out" / "features.json").read_text())["made_by"]
     assert (made["backbone"], made["size"], made["mean"], made["pool"]) == (name, SIZE, [0.5] * 3, pool)
+
+
+def test_weights_of_a_first_resnet_are_used_as_they_were_trained(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    plain = timm.create_model("resnet26", **BOTTLENECK).eval()
+    torch.save(plain.state_dict(), tmp_path / "v1.pth")
+    for stage in (plain.layer2, plain.layer3, plain.layer4):
+        stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
+    ids, files = pictures(tmp_path / "images", 3)
+    chosen = Embedding("resnet26", tmp_path / "v1.pth", SIZE, kwargs=BOTTLENECK, stride_in_1x1=True)
+    embed(chosen, ids, files, tmp_path / "out")
+    found = read_features(tmp_path / "out", ids).take(np.arange(3))[:, 0]
+    taken = Embedder(chosen).input
+    with torch.no_grad():
+        pixels = torch.cat([plain_pixels(file, taken.mean, taken.std) for file in files])
+        expected = plain.forward_features(pixels).mean(dim=(2, 3)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+    with pytest.raises(ConfigError, match="holds features made in another way"):
+        embed(replace(chosen, stride_in_1x1=False), ids, files, tmp_path / "out")
 
 
 def test_views_are_the_whole_its_mirror_image_and_crops(tiny: Embedding, tmp_path: Path) -> None:

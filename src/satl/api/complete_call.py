@@ -41,6 +41,7 @@ def complete(
     classes: Sequence[str] | None = None,
     backbone: str | None = None,
     weights: PathLike | None = None,
+    stride_in_1x1: bool = False,
     set: Mapping[str, Any] | None = None,
     checkpoint: str = "best",
     list_all: bool = False,
@@ -68,6 +69,7 @@ def complete(
         plan: a label plan with answers.
         encoding, ignore_columns, classes: how the table is read; a run knows that of its own.
         backbone, weights: for a table, the network that embeds its images, and a file with its weights.
+        stride_in_1x1: with weights, they are those of a ResNet of version 1, or of Caffe or MSRA.
         set: for a table, settings of the training: ``{"training.epochs": 5}``.
         checkpoint: "best" or "last".
         list_all: list every cell in ``changes.csv``, also those that stay unknown.
@@ -93,20 +95,17 @@ def complete(
     is_run = isinstance(data, TrainedRun) or (
         isinstance(data, str | os.PathLike) and not is_table_path(Path(data))
     )
+    embeds = {"backbone": backbone, "weights": weights, "stride_in_1x1": stride_in_1x1 or None}
     only_for = {"features": features, "scores": scores, "encoding": encoding, "classes": classes}
-    only_for |= {
-        "backbone": backbone,
-        "weights": weights,
-        "set": set,
-        "ignore_columns": ignore_columns or None,
-    }
+    only_for |= {**embeds, "set": set, "ignore_columns": ignore_columns or None}
     if is_run:
         _refuse(only_for, "belongs to a table, and a run is given")
     if scores is None:
         _refuse({"held_out": held_out}, "belongs to scores, and none are given")
     else:
-        names = ("features", "backbone", "weights", "set")
-        _refuse({name: only_for[name] for name in names}, "trains a model, and scores are given")
+        _refuse({"features": features, **embeds, "set": set}, "trains a model, and scores are given")
+    if features is not None:
+        _refuse(embeds, "makes features, and they are given")
     usual = Path(f"{os.fspath(data)}-completed") if is_run else Path("runs/completed")
     place = free_folder(usual) if out is None else Path(out)
     CompletedFolder.check_free(place, force)
@@ -141,6 +140,7 @@ def complete(
                 model,
                 backbone,
                 weights,
+                stride_in_1x1,
                 quiet,
                 settings=setting_words(set),
                 plan=plan,
@@ -189,6 +189,7 @@ def _case_of_table(
     model: TableModel,
     backbone: str | None,
     weights: PathLike | None,
+    stride_in_1x1: bool,
     quiet: bool,
     **further: Any,
 ) -> Case:
@@ -204,7 +205,11 @@ def _case_of_table(
             features=found.features,
             encoding=found.encoding,
             ignore_columns=found.ignore_columns,
-            embedding=Embedding(backbone or BACKBONE, None if weights is None else Path(weights)),
+            embedding=Embedding(
+                backbone or BACKBONE,
+                None if weights is None else Path(weights),
+                stride_in_1x1=stride_in_1x1,
+            ),
             progress=progress,
             display=lambda data: None if quiet else RichDisplay(data),
             **further,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from satl.cli.embed import StrideOption
 from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import ConfigError, in_shell, nearest
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from satl.completion.workflow.case import Case
     from satl.completion.workflow.complete import Completion
     from satl.completion.workflow.from_table import TableModel
+    from satl.inference.embedder import Embedding
 
 OutArgument = Annotated[Path, typer.Argument(metavar="OUT", help="Folder that `satl complete` wrote.")]
 
@@ -95,6 +97,7 @@ def complete_command(
             "--weights", help="With TABLE: a file with the weights of the backbone, instead of a download."
         ),
     ] = None,
+    stride_in_1x1: StrideOption = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="With TABLE: change the training, section.key=value; repeatable."),
@@ -144,12 +147,18 @@ def complete_command(
         raise ConfigError(
             "--encoding and --ignore-column say how --labels TABLE is read: a run knows that of its own table."
         )
+    embeds = {"--backbone": backbone, "--weights": weights, "--stride-in-1x1": stride_in_1x1}
     if table is None:
-        given = {"--features": features, "--backbone": backbone, "--weights": weights, "--set": settings}
-        for name, value in (given | {"--model": model}).items():
+        for name, value in ({"--features": features, **embeds, "--set": settings, "--model": model}).items():
             if value:
                 raise ConfigError(
                     f"{name} belongs to TABLE, of which a model is trained first; leave it out."
+                )
+    elif features is not None:
+        for name, value in embeds.items():
+            if value:
+                raise ConfigError(
+                    f"{name} makes features, and --features has them; leave out one of the two."
                 )
     if plan is not None and transfer == "prevalence":
         raise ConfigError(
@@ -162,11 +171,13 @@ def complete_command(
     wanted = CompletionSettings(precision, confidence, family, assumed, review_only)
     columns = tuple(ignore_column or ())
     if table is not None:
+        from satl.completion.workflow.from_table import BACKBONE
+        from satl.inference.embedder import Embedding
+
         case = _case_from_table(
             table,
             TableModel.beside(out) if model is None else TableModel(model),
-            backbone,
-            weights,
+            Embedding(backbone or BACKBONE, weights, stride_in_1x1=stride_in_1x1),
             images=images,
             features=features,
             encoding=encoding,
@@ -217,18 +228,17 @@ def complete_command(
 
 
 def _case_from_table(
-    table: Path, model: TableModel, backbone: str | None, weights: Path | None, quiet: bool, **further: Any
+    table: Path, model: TableModel, embedding: Embedding, quiet: bool, **further: Any
 ) -> Case:
     """Embed, train and score, with a bar for the first and the lines of a training for the second."""
     from satl.cli.progress import RichDisplay, loading
-    from satl.completion.workflow.from_table import BACKBONE, case_from_table
-    from satl.inference.embedder import Embedding
+    from satl.completion.workflow.from_table import case_from_table
 
     with loading("Embedding", quiet) as progress:
         return case_from_table(
             table,
             model,
-            embedding=Embedding(backbone or BACKBONE, weights),
+            embedding=embedding,
             progress=progress,
             display=lambda data: None if quiet else RichDisplay(data),
             **further,

@@ -11,12 +11,25 @@ import typer
 from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import Argument, ConfigError, Stopped
 
+_NOT_WRITTEN = {
+    *(".npz", ".npy", ".csv", ".tsv", ".arrow", ".feather", ".json", ".jsonl", ".txt", ".zip", ".tar"),
+    *(".pt", ".pth", ".pkl", ".h5", ".hdf5", ".safetensors"),
+}
+"""Ends of files that somebody may expect and does not get; any other dot is one in the name of a folder."""
+
 
 class PoolKind(StrEnum):
     """How the features of a picture become one vector."""
 
     mean = "mean"
     token = "token"
+
+
+StrideOption = Annotated[
+    bool,
+    typer.Option("--stride-in-1x1", help="The weight file is of a ResNet of version 1, or of Caffe or MSRA."),
+]
+"""``satl embed`` and ``satl complete``."""
 
 
 def embed(
@@ -41,6 +54,7 @@ def embed(
         Path | None,
         typer.Option("--weights", help="Weight file (.safetensors or .pth); else timm fetches its own."),
     ] = None,
+    stride_in_1x1: StrideOption = False,
     pool: Annotated[
         PoolKind, typer.Option("--pool", help="mean of the map of features, or the class token.")
     ] = PoolKind.mean,
@@ -97,14 +111,15 @@ def embed(
 
         ids = list(open_table(table, encoding, ignore_columns=ignore_column or ()).table.images)
         files = find_files(images, ids)
-    if out.suffix not in ("", ".parquet"):
+    if out.suffix.lower() in _NOT_WRITTEN:
         raise ConfigError(
             f"cannot be written as '{out.suffix}'",
             where=Argument("out", out),
             remedy="give the name of a folder, or end it in .parquet",
         )
-    chosen = Embedding(backbone, weights, size, pool.value, views)
-    write = embed_to_parquet if out.suffix else embed_pictures
+    chosen = Embedding(backbone, weights, size, pool.value, views, stride_in_1x1=stride_in_1x1)
+    one_file = out.suffix == ".parquet"
+    write = embed_to_parquet if one_file else embed_pictures
     try:
         with loading("Embedding", quiet) as progress:
             result = write(
@@ -122,14 +137,14 @@ def embed(
         raise Stopped(
             "stopped, what is done is kept", remedy="run the same command again to resume"
         ) from None
-    if result.found == len(ids) and not out.suffix:
+    if result.found == len(ids) and not one_file:
         typer.echo(f"{out} holds the features of all {result.rows:,} pictures already; nothing was done.")
         return
     several = f", {views} views each" if views > 1 else ""
     before = f", {result.found:,} of them earlier" if result.found else ""
     typer.echo(f"{out} has {result.rows:,} pictures x {result.dim} numbers{several}{before}.")
     if result.broken:
-        where = "" if out.suffix else f" ({out / BROKEN} says why)"
+        where = "" if one_file else f" ({out / BROKEN} says why)"
         typer.echo(
             f"{len(result.broken):,} of {len(ids):,} pictures cannot be read and are left out{where}, such as "
             f"{result.broken[0][0]}.",

@@ -242,7 +242,7 @@ class FeatureWriter:
             "views": views,
             "part_rows": part_rows,
             "ids": hashlib.sha256("\0".join(self.ids).encode()).hexdigest(),
-            "made_by": self.made_by,
+            "made_by": json.loads(json.dumps(self.made_by)),  # as it is read back: a tuple is a list there
         }
         self._begin(force)
 

@@ -27,6 +27,8 @@ _CROP = 3 / 4
 """Side of a crop as a share of the picture's."""
 _CORNERS = ((0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0), (0.5, 0.5))
 """Where crops lie, rows first: 0 begins at the border, 1 ends there."""
+_ARGUMENTS = {"model.weights": "weights", "model.stride_in_1x1": "stride_in_1x1"}
+"""What is called otherwise here than in the configuration of a run."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Embedding:
         views: vectors of each picture. 1: the whole picture; 2: and its mirror image; more: also crops of three
             quarters of its side, in the four corners and the centre, and then their mirror images.
         kwargs: further arguments for timm.
+        stride_in_1x1: the weights are those of a ResNet of the first version (:class:`satl.models.Backbone`).
     """
 
     backbone: str
@@ -50,6 +53,7 @@ class Embedding:
     pool: Pool = "mean"
     views: int = 1
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    stride_in_1x1: bool = False
 
 
 class Embedder:
@@ -110,9 +114,10 @@ class Embedder:
                 kwargs=kwargs,
                 pool=1,
                 train_stages=[],
+                stride_in_1x1=embedding.stride_in_1x1,
             )
         except ConfigError as error:
-            raise error.with_arguments({"model.weights": "weights"}) from None
+            raise error.with_arguments(_ARGUMENTS) from None
         try:
             backbone.require_size(size)
         except ConfigError as error:
@@ -121,6 +126,12 @@ class Embedder:
 
     def _tower(self) -> TowerImages:
         """Load the image side of a tower, and note what it takes."""
+        if self.embedding.stride_in_1x1:
+            raise ConfigError(
+                f"needs a ResNet of timm, and {self.embedding.backbone} is a tower",
+                where=Argument("stride_in_1x1", True),
+                remedy="leave it out",
+            )
         tower = TowerImages(self.embedding.backbone, self.embedding.weights)
         tower.require_size(self.embedding.size or tower.input.size)
         self.input = tower.input
@@ -137,6 +148,8 @@ class Embedder:
             "mean": list(self.input.mean),
             "std": list(self.input.std),
             "pool": chosen.pool,
+            # Where the weights do not say it, it changes the numbers as they do.
+            **({"stride_in_1x1": True} if chosen.stride_in_1x1 else {}),
         }
 
     def decode(self, file: str, pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> str | None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from satl.errors import ConfigError, first_line, nearest
+from satl.errors import Argument, ConfigError, first_line, nearest
 from satl.models.frozen_stages import FrozenStages, foldable_stages
 from satl.models.timm_models import create_timm_model, ends_with_last_stage, model_facts
 from satl.models.weight_files import load_weights
@@ -393,6 +393,8 @@ def _move_stride_to_1x1(body: nn.Module, name: str) -> None:
             or second.stride != (2, 2)
         ):
             raise ConfigError(
-                f"stride_in_1x1 needs a ResNet with bottleneck blocks, and {name} is not one: set it to false."
+                f"needs a ResNet with bottleneck blocks, and {name} is not one",
+                where=Argument("model.stride_in_1x1", True),
+                remedy="leave it out",
             )
         first.stride, second.stride = (2, 2), (1, 1)
