@@ -67,6 +67,12 @@ def _sentence(certificate: Certificate, row: int, name: str, alone: bool, start:
             else "thresholds are tried from the strictest on, and at a stricter one too many were wrong to go on"
         )
         return f"'{name}' has no threshold for {word}: {why}{_remedy(certificate, row, reason)}."
+    if reason is Reason.NONE_OF_VALUE and not certificate.tested[row]:
+        # With too few labels of one value, a class holds none out of training, though it may have many of the other.
+        return (
+            f"'{name}' has no threshold for {word}: none of its cells is tested, since too few are known to be present "
+            "or absent; label more of its cells, above all those of the rarer value."
+        )
     why = {
         Reason.NOTHING_UNKNOWN: "no unknown cell has a score",
         Reason.NONE_OF_VALUE: f"no tested cell is known to be {word}",
@@ -92,7 +98,6 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         return ""
     if reason is Reason.NONE_OF_OTHER or reason is Reason.NONE_OF_VALUE:
         missing = certificate.value if reason is Reason.NONE_OF_VALUE else -certificate.value
-        # A class with too few labels holds none out, though it may have some of this value: more labels change that.
         return f"; label more of its cells, some that are {_WORD[missing]}"
     at_random, in_zone = certificate.needed.at_random[row], certificate.needed.in_zone[row]
     if not np.isfinite(at_random) and reason is Reason.PREVALENCE_OPEN:
