@@ -169,7 +169,7 @@ WRONG_ARRAYS: list[tuple[dict[str, Any], str]] = [
     ({"scores": SCORES, "uncertainty": SCORES[:2]}, "'uncertainty' must hold numbers of the shape"),
     (
         {"scores": SCORES, "names": np.array(["cat", None], dtype=object)},
-        "holds Python objects",
+        r"holds Python objects.* numbers as numbers, np\.array\(values, dtype=np\.float32\)",
     ),
 ]
 

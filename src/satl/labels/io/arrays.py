@@ -157,7 +157,7 @@ class ArrayFile:
             if "Object arrays" in str(error):
                 raise TableError(
                     f"{self.path}: {name!r} holds Python objects, which are not loaded for safety: save names as "
-                    "text arrays, np.array(names, dtype=str)."
+                    "text, np.array(names, dtype=str), and numbers as numbers, np.array(values, dtype=np.float32)."
                 ) from None
             raise TableError(
                 f"{self.path}: {name!r} cannot be read ({first_line(error)}): save the file again with numpy.savez."
