@@ -5,7 +5,7 @@ FROM python:3.12-slim
 
 WORKDIR /opt/satl
 # What the package is made of, and nothing else: a changed test or page does not install everything again.
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml setup.py constraints.txt README.md LICENSE ./
 COPY src ./src
 RUN pip install --no-cache-dir -c constraints.txt '.[web,onnx]'
 

@@ -91,7 +91,7 @@ def test_every_file_that_is_copied_exists_and_is_sent() -> None:
 def test_what_the_build_of_the_package_reads_is_copied() -> None:
     content = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     project = content["project"]
-    needed = {"pyproject.toml", project["readme"], *project["license-files"]}
+    needed = {"pyproject.toml", "setup.py", "README.md", *project["license-files"]}
     needed |= set(content["tool"]["setuptools"]["packages"]["find"]["where"])
     assert needed <= set(copied())
 
