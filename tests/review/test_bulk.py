@@ -26,6 +26,7 @@ from review.conftest import HOME, POST
 from review.synthetic import BANDS, Completed, draw_table, write_folder
 from satl.errors import ImageError
 from satl.images import ArrayImages, pack_images
+from satl.review import thumbnails as thumbnails_module
 from satl.review.database import Conflict, DecisionRequest, ReviewStore
 from satl.review.gallery import GalleryPlace
 from satl.review.questions import Filter
@@ -263,6 +264,24 @@ def test_thumbnails_are_small_upright_jpeg_of_the_same_shape(tmp_path: Path) -> 
     for name in ("cut.jpg", "none.jpg"):
         with pytest.raises(ImageError):
             thumbnails.make(name, images.image(name))
+
+
+@pytest.mark.parametrize(("side", "decoded"), [((640, 480), (320, 240)), ((1024, 768), (256, 192))])
+def test_no_more_of_a_photograph_is_decoded_than_its_thumbnail_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: tuple[int, int], decoded: tuple[int, int]
+) -> None:
+    path = tmp_path / "a.jpg"
+    Image.linear_gradient("L").resize(side).convert("RGB").save(path)
+    whole = Image.open(path).resize((256, 192), Image.Resampling.BILINEAR)
+    sizes = []
+    jpeg = thumbnails_module._jpeg
+    monkeypatch.setattr(
+        thumbnails_module, "_jpeg", lambda image, *shape: sizes.append(image.size) or jpeg(image, *shape)
+    )
+    found = Image.open(io.BytesIO(Thumbnails().make("a.jpg", ReviewImageFiles(tmp_path).image("a.jpg"))))
+    assert (sizes, found.size) == ([decoded], (256, 192))
+    difference = np.asarray(found, dtype=int) - np.asarray(whole, dtype=int)
+    assert np.abs(difference).mean() < 2
 
 
 def test_thumbnails_are_kept_up_to_a_bound_and_made_anew_for_a_new_file(tmp_path: Path) -> None:

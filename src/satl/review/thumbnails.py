@@ -98,7 +98,7 @@ def _quickly(path: Path) -> bytes | None:
                 if image.mode not in ("RGB", "L") or image.getexif().get(_ORIENTATION_TAG, 1) != 1:
                     return None
                 shape = image.size
-                image.draft(None, (LONGEST_SIDE, LONGEST_SIDE))
+                image.draft(None, _small(*shape))
                 return _jpeg(image.convert("RGB"), *shape)
         except (Image.DecompressionBombError, OSError, ValueError, SyntaxError):
             return None  # the careful way says what is wrong
@@ -109,17 +109,27 @@ def _from_bytes(name: str, image: ServedImage) -> bytes:
     assert isinstance(content, bytes)
     try:
         with Image.open(io.BytesIO(content)) as stored:
-            stored.draft("RGB", (LONGEST_SIDE, LONGEST_SIDE))
-            return _jpeg(stored.convert("RGB"), *stored.size)
+            shape = stored.size
+            stored.draft("RGB", _small(*shape))
+            return _jpeg(stored.convert("RGB"), *shape)
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
         raise ImageError(f"'{name}' cannot be decoded.") from None
 
 
 def _jpeg(image: Image.Image, width: int, height: int) -> bytes:
     """Return an image in the shape of ``width`` to ``height`` as JPEG, its longer side :data:`LONGEST_SIDE` at most."""
-    scale = min(1.0, LONGEST_SIDE / max(width, height))
-    shape = max(1, round(width * scale)), max(1, round(height * scale))
+    shape = _small(width, height)
     buffer = io.BytesIO()
     small = image if image.size == shape else image.resize(shape, Image.Resampling.BILINEAR)
     small.save(buffer, format="JPEG", quality=82)
     return buffer.getvalue()
+
+
+def _small(width: int, height: int) -> tuple[int, int]:
+    """Return the shape of the thumbnail of an image; what it is decoded to need not be larger on either side.
+
+    >>> _small(640, 480), _small(100, 50)
+    ((256, 192), (100, 50))
+    """
+    scale = min(1.0, LONGEST_SIDE / max(width, height))
+    return max(1, round(width * scale)), max(1, round(height * scale))
