@@ -92,7 +92,7 @@ def test_only_the_order_of_scores_matters(case, interpolated):
 @settings(max_examples=60, deadline=None)
 @given(cases())
 def test_interpolated_is_at_least_plain_and_both_are_proportions(case):
-    interpolated, plain = average_precision_pair(*case)
+    interpolated, plain = average_precision_pair(*case, encoding="signed")
     measurable = (case[1] == 1).any(axis=0)
     np.testing.assert_array_equal(np.isnan(interpolated), ~measurable)
     np.testing.assert_array_equal(np.isnan(plain), ~measurable)

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 from PIL import Image
 
 from satl.errors import ImageError
 from satl.images import decode_image
 from satl.labels.cells import IMAGE_EXTENSIONS
+
+PILLOW = tuple(map(int, PIL.__version__.split(".")[:2]))
 
 
 def gradient(width: int = 60, height: int = 40) -> np.ndarray:
@@ -46,6 +49,8 @@ def test_opaque_modes_become_rgb(tmp_path: Path, mode: str) -> None:
     image = Image.fromarray(gradient()).convert(mode)
     image.save(tmp_path / "a.tif")
     expected = image.convert("RGB")
+    if mode == "YCbCr" and PILLOW < (13, 0):
+        pytest.skip("this Pillow cannot read what it wrote")
     np.testing.assert_array_equal(decode_image(tmp_path / "a.tif", None), np.asarray(expected))
     resized = np.asarray(expected.resize((16, 16), Image.Resampling.BICUBIC))
     np.testing.assert_array_equal(decode_image(tmp_path / "a.tif", 16), resized)
@@ -97,7 +102,10 @@ def test_transparent_colour_of_a_grey_or_rgb_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.png", "a.tif", "a.pgm"])
 def test_sixteen_bits_keep_their_range(tmp_path: Path, name: str) -> None:
     values = np.array([[0, 128, 257], [32768, 65407, 65535]], dtype=np.uint16)
-    Image.fromarray(values).save(tmp_path / name)
+    if name == "a.pgm":  # which not every Pillow writes
+        (tmp_path / name).write_bytes(b"P5 3 2 65535\n" + values.astype(">u2").tobytes())
+    else:
+        Image.fromarray(values).save(tmp_path / name)
     result = decode_image(tmp_path / name, None)
     np.testing.assert_array_equal(result[:, :, 0], [[0, 0, 1], [128, 255, 255]])
     assert (result == result[:, :, :1]).all()

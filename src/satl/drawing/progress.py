@@ -63,8 +63,15 @@ def bar_for_each_part(console: Console) -> Iterator[Callable[[str, int, int], No
             bar.stop()
 
 
+class _Bar(Progress):
+    def stop(self) -> None:
+        """Leave nothing in a file: of a disabled bar, rich before version 15 still writes an empty line."""
+        if not self.disable:
+            super().stop()
+
+
 def _bar(console: Console) -> Progress:
-    return Progress(
+    return _Bar(
         TextColumn("{task.description}"),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
