@@ -103,6 +103,7 @@ def _print_method(console: Console, method: Method) -> None:
             console.print(f"{'can have':<12}method.{section}.{name}  {kinds[name].summary}", soft_wrap=True)
     console.print()
     _, parameters = configure(method, {})
+    console.print(f"method.network.name = {method.network}  The network.", soft_wrap=True)
     _print_section(console, "method.network", parameters.network)
     for name, own in parameters.generators.items():
         _print_section(console, f"method.generators.{name}", own)

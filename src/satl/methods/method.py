@@ -89,13 +89,14 @@ class MethodParameters:
 
 
 def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, MethodParameters]:
-    """Return a method as a user configured it: another rule or fewer generators, and the parameters of every part.
+    """Return a method as a user configured it: other parts than its own, and the parameters of every part.
 
     Args:
         method: the declared method.
         settings: the sections ``network``, ``generators``, ``thresholds``, ``losses`` and ``teacher`` of a
-            configuration, all optional; ``thresholds.rule`` replaces the rule, ``generators.NAME: false`` leaves a
-            generator out, ``generators.NAME`` and ``losses.NAME`` may add a part that is for any method.
+            configuration, all optional; ``network.name`` and ``thresholds.rule`` replace the network and the rule,
+            ``generators.NAME: false`` leaves a generator out, ``generators.NAME`` and ``losses.NAME`` may add a part
+            that is for any method.
 
     Raises:
         ValidationError: a key is unknown or a value does not fit; the error names its place within the section
@@ -116,12 +117,10 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
             _refuse("must be a section of keys", values, name)
     chosen = _with_generators(_with_rule(method, given["thresholds"]), given["generators"])
     chosen = _with_losses(chosen, given["losses"])
-    # Defaults of the method's own rule mean nothing to another one.
-    own = {
-        name: values
-        for name, values in method.defaults.items()
-        if name != "thresholds" or chosen.rule == method.rule
-    }
+    chosen = _with_network(chosen, given["network"])
+    # Defaults of the method's own rule or network mean nothing to another one.
+    replaced_parts = {"thresholds": chosen.rule != method.rule, "network": chosen.network != method.network}
+    own = {name: values for name, values in method.defaults.items() if not replaced_parts.get(name)}
     thresholds = {key: value for key, value in given["thresholds"].items() if key != "rule"}
     if chosen.rule is None and thresholds:
         _refuse(
@@ -136,7 +135,10 @@ def configure(method: Method, settings: Mapping[str, Any]) -> tuple[Method, Meth
     chosen = replace(chosen, stage2=tuple(name for name in chosen.stage2 if name not in replaced))
     return chosen, MethodParameters(
         network=_validated(
-            NETWORKS[method.network].parameters, given["network"], own.get("network", {}), "network"
+            NETWORKS[chosen.network].parameters,
+            {key: value for key, value in given["network"].items() if key != "name"},
+            own.get("network", {}),
+            "network",
         ),
         generators={
             name: _validated(
@@ -175,8 +177,9 @@ def resolved_settings(method: Method, chosen: Method, parameters: MethodParamete
         for name in chosen.generators
         if name not in method.generators
     }
+    other_network = {"name": chosen.network} if chosen.network != method.network else {}
     sections: dict[str, Any] = {
-        "network": parameters.network.model_dump(mode="json"),
+        "network": {**other_network, **parameters.network.model_dump(mode="json")},
         "generators": generators,
     }
     if parameters.thresholds is not None:
@@ -199,6 +202,29 @@ def _with_rule(method: Method, thresholds: Mapping[str, Any]) -> Method:
     if method.rule is None:
         _refuse(f"method '{method.name}' makes no pseudo-labels, so there is no rule to choose", rule, *place)
     return replace(method, rule=rule)
+
+
+def _with_network(method: Method, network: Mapping[str, Any]) -> Method:
+    name = network.get("name")
+    if name is None or name == method.network:
+        return method
+    if name not in NETWORKS:
+        hint = f"{nearest(str(name), NETWORKS)}; known: {', '.join(NETWORKS)}"
+        _refuse(f"there is no network '{name}'{hint}", name, "network", "name")
+    chosen = replace(method, network=name)
+    if chosen.needs("pairs") and "pairs" not in NETWORKS[name].gives:
+        parts = {
+            **{one: LOSSES[one] for one in method.losses},
+            **{one: GENERATORS[one] for one in method.generators},
+        }
+        asking = ", ".join(one for one, part in parts.items() if "pairs" in part.needs)
+        _refuse(
+            f"network '{name}' does not say which classes occur together, as {asking} must know",
+            name,
+            "network",
+            "name",
+        )
+    return chosen
 
 
 def _with_generators(method: Method, generators: Mapping[str, Any]) -> Method:
@@ -256,13 +282,17 @@ def _loss_parameters(
     }
 
 
+_CHOICES: dict[tuple[str, ...], list[str]] = {("thresholds",): ["rule"], ("network",): ["name"]}
+"""Keys that choose a part, beside those of its parameters."""
+
+
 def _validated(
     model: type[AnyParameters], given: Any, defaults: Mapping[str, Any], *place: str
 ) -> AnyParameters:
     """Validate the parameters of one part; problems name their place within the section ``method``."""
     if not isinstance(given, Mapping):
         _refuse("must be a section of keys", given, *place)
-    known = [*model.model_fields, *(["rule"] if place == ("thresholds",) else [])]
+    known = [*model.model_fields, *_CHOICES.get(place, [])]
     for key in given:
         if key not in model.model_fields:
             hint = nearest(str(key), known) or f"; valid keys: {', '.join(known) or 'none'}"

@@ -33,6 +33,8 @@ class MethodPart:
     for_any: bool = False
     """Whether a configuration may add this loss term, in both stages, or this generator to a method that does not name
     it."""
+    gives: frozenset[str] = frozenset()
+    """What a network brings to the step of what other parts need: ``pairs``."""
 
     @property
     def summary(self) -> str:
@@ -50,6 +52,7 @@ class Registry(dict[str, MethodPart]):
         needs: Iterable[str] = (),
         ramped: bool = False,
         for_any: bool = False,
+        gives: Iterable[str] = (),
     ) -> Callable[[AnyBuild], AnyBuild]:
         """Decorate a function of a context and the part's parameters to register it.
 
@@ -59,6 +62,7 @@ class Registry(dict[str, MethodPart]):
             needs: what the step must provide; see :class:`MethodPart`.
             ramped: whether a loss term grows during the first epoch.
             for_any: whether a configuration may add this loss term to any method, or this generator to any with some.
+            gives: what a network brings of what other parts need.
 
         Raises:
             ValueError: the name is taken, or ``needs`` has a word that no step knows.
@@ -75,7 +79,7 @@ class Registry(dict[str, MethodPart]):
         def keep(build: AnyBuild) -> AnyBuild:
             if name in self:
                 raise ValueError(f"part {name!r} is registered twice.")
-            self[name] = MethodPart(build, parameters, frozenset(wanted), ramped, for_any)
+            self[name] = MethodPart(build, parameters, frozenset(wanted), ramped, for_any, frozenset(gives))
             return build
 
         return keep

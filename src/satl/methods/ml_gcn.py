@@ -33,7 +33,7 @@ def _ml_gcn(context: NetworkContext, parameters: MLGCNParameters) -> nn.Module:
         lambda labels: convolution_graph(
             labels, parameters.adjacency_threshold, parameters.adjacency_weight, encoding="signed"
         ),
-        hidden_dim=context.model.feature_dim or 1024,
+        hidden_dim=wanted if isinstance(wanted := context.model.feature_dim, int) else 1024,
         # The published network has no biases; only a start at the prior asks for them.
         bias=context.model.prior_bias,
     )

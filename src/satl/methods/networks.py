@@ -128,7 +128,11 @@ class NetworkContext:
             backbone=self.backbone(),
             graph=torch.zeros(num_classes, num_classes) if self.labels is None else graph(self.labels),
             embeddings=self.embeddings(),
-            **{name: value for name in sizes if (value := getattr(self.model, name)) is not None},
+            **{
+                name: None if value == "all" else value
+                for name in sizes
+                if (value := getattr(self.model, name)) is not None
+            },
             **further,
         )
         self.set_prior(network)
@@ -155,7 +159,7 @@ def _vector(context: NetworkContext, parameters: VectorParameters) -> nn.Module:
     return network
 
 
-@NETWORKS.register("transfer", needs=["map"])
+@NETWORKS.register("transfer", needs=["map"], gives=["pairs"])
 def _transfer(context: NetworkContext, parameters: Parameters) -> nn.Module:
     sizes = ("feature_dim", "attention_dim", "embedding_dim", "steps", "pair_dim", "pair_hidden", "pair_head")
     return context.build(SemanticTransferNetwork, sizes, pairs=context.method.needs("pairs"))

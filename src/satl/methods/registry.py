@@ -64,6 +64,11 @@ def _check(method: Method) -> None:
 
 def _check_together(method: Method, place: str) -> None:
     """Refuse a method that lacks a part which another of its parts needs."""
+    if method.needs("pairs") and "pairs" not in NETWORKS[method.network].gives:
+        raise ValueError(
+            f"{place}: a part needs to know which classes occur together, and network {method.network!r} does not say "
+            "it."
+        )
     if method.generators and method.rule is None:
         raise ValueError(
             f"{place}: generators names {method.generators[0]!r}, whose scores need a threshold; set rule to one of "

@@ -66,16 +66,17 @@ class KGGRNetwork(SemanticNetwork):
         backbone: nn.Module,
         graph: Tensor,
         embeddings: Tensor | None = None,
-        feature_dim: int = 1024,
+        feature_dim: int | None = 1024,
         attention_dim: int = 512,
         steps: int = 3,
         embedding_dim: int = 300,
         zero_gates: bool = False,
     ) -> None:
         super().__init__(num_classes, backbone, graph, embeddings, feature_dim, attention_dim, embedding_dim)
-        self.propagation = GatedGraph(feature_dim, steps)
-        self.output = nn.Linear(2 * feature_dim, feature_dim)
-        self.weight_head = WeightPropagationHead(num_classes, feature_dim, steps, zero_gates)
+        dim = self.feature_dim
+        self.propagation = GatedGraph(dim, steps)
+        self.output = nn.Linear(2 * dim, dim)
+        self.weight_head = WeightPropagationHead(num_classes, dim, steps, zero_gates)
 
     def set_prior(self, probabilities: Tensor) -> None:
         """Set the biases so that a zero feature gives these class probabilities (C,), such as the class frequencies."""

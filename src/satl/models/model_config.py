@@ -43,12 +43,11 @@ class ModelConfig(Section):
         description="Keep the BatchNorm statistics of the pretrained weights in trained stages, too.",
     )
     pool: int = Field(2, ge=1, le=LARGEST_DIM, description="Average pooling of the last feature map.")
-    feature_dim: int | None = Field(
+    feature_dim: int | Literal["all"] | None = Field(
         None,
-        ge=1,
-        le=LARGEST_DIM,
-        description="Size of a class feature (in ml-gcn, of its hidden layer); by default 1024, or all channels "
-        "of the backbone for ssgrl.",
+        description="Size of a class feature (in ml-gcn, of its hidden layer), to which a layer reduces the channels "
+        "of the backbone; all keeps them, without a layer that starts from random weights. By default 1024, or all "
+        "for ssgrl.",
     )
     attention_dim: int | None = Field(
         None,
@@ -91,6 +90,22 @@ class ModelConfig(Section):
         False,
         description="Start each class at the log-odds of its known labels; helps training from scratch.",
     )
+
+    @field_validator("feature_dim", mode="before")
+    @classmethod
+    def _size_or_all(cls, value: Any) -> Any:
+        # Here and not by the types: what pydantic says of a choice of types names them, and not the value.
+        if value is None or value == "all":
+            return value
+        if isinstance(value, str) and value.isdigit():
+            value = int(value)
+        if type(value) is not int:
+            raise ValueError("must be a whole number, or all")
+        if value < 1:
+            raise ValueError("input should be greater than or equal to 1")
+        if value > LARGEST_DIM:
+            raise ValueError(f"input should be less than or equal to {LARGEST_DIM}")
+        return value
 
     @field_validator("freeze_statistics")
     @classmethod

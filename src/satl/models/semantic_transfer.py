@@ -40,7 +40,7 @@ class SemanticTransferNetwork(SemanticNetwork):
         backbone: nn.Module,
         graph: Tensor,
         embeddings: Tensor | None = None,
-        feature_dim: int = 1024,
+        feature_dim: int | None = 1024,
         attention_dim: int = 512,
         steps: int = 3,
         pair_dim: int = 512,
@@ -50,10 +50,10 @@ class SemanticTransferNetwork(SemanticNetwork):
         pair_head: str = "full",
     ) -> None:
         super().__init__(num_classes, backbone, graph, embeddings, feature_dim, attention_dim, embedding_dim)
-        self.propagation = GatedGraph(feature_dim, steps)
-        self.class_head = ClassHead(num_classes, feature_dim)
+        self.propagation = GatedGraph(self.feature_dim, steps)
+        self.class_head = ClassHead(num_classes, self.feature_dim)
         self.pair_head = (
-            PAIR_HEADS[pair_head](num_classes, feature_dim, pair_dim, pair_hidden) if pairs else None
+            PAIR_HEADS[pair_head](num_classes, self.feature_dim, pair_dim, pair_hidden) if pairs else None
         )
 
     def set_prior(self, probabilities: Tensor) -> None:

@@ -14,6 +14,7 @@ from satl.errors import ConfigError, nearest
 from satl.images.images_config import ImagesConfig
 from satl.methods import Method, MethodParameters, configure, get_method, on_features
 from satl.methods.method import resolved_settings, setting_error
+from satl.methods.method_parts import NETWORKS
 from satl.methods.old_keys import OLD_KEYS, new_key
 from satl.models.model_config import ModelConfig
 from satl.runs.feature_runs import (
@@ -211,13 +212,17 @@ class MethodConfig(Section):
         for key in content:
             if key not in cls.model_fields:
                 raise setting_error(f"there is no key '{key}'{_new_place(str(key), method)}", content)
-        return {
-            "name": name,
-            "inputs": inputs,
-            **resolved_settings(
-                method, *configure(method, {key: content[key] for key in content if key != "inputs"})
-            ),
-        }
+        chosen, parameters = configure(method, {key: content[key] for key in content if key != "inputs"})
+        if inputs == "features" and "map" in NETWORKS[chosen.network].needs:
+            able = ", ".join(one for one, part in NETWORKS.items() if "map" not in part.needs)
+            raise setting_error(
+                f"network '{chosen.network}' attends to the positions of a feature map, and features have one position "
+                f"only; use one of {able}, or images",
+                chosen.network,
+                "network",
+                "name",
+            )
+        return {"name": name, "inputs": inputs, **resolved_settings(method, chosen, parameters)}
 
     def configured(self) -> tuple[Method, MethodParameters]:
         """Return the method, with another threshold rule or fewer generators where that was set, and its parameters."""

@@ -66,10 +66,10 @@ def _keys(methods: Iterable[Method]) -> Schema:
     generators: dict[str, Schema] = {}
     losses: dict[str, Schema] = {}
     rules: dict[str, Schema] = {}
-    networks: list[Schema] = []
+    networks: dict[str, Schema] = {}
     for method in variants:
         _, own = configure(method, {})
-        networks.append(_parameters(NETWORKS[method.network].parameters, own.network))
+        networks.setdefault(method.network, _parameters(NETWORKS[method.network].parameters, own.network))
         for name in (*method.generators, *(_for_any(GENERATORS) if method.generators else ())):
             part = _parameters(GENERATORS[name].parameters, own.generators.get(name))
             generators.setdefault(name, {"anyOf": [{"type": ["boolean", "null"]}, part]})
@@ -80,7 +80,7 @@ def _keys(methods: Iterable[Method]) -> Schema:
             rules.setdefault(method.rule, _parameters(RULES[method.rule].parameters, own.thresholds))
     return {
         "properties": {
-            "network": _either(networks),
+            "network": _chosen("name", "The network.", NETWORKS, networks),
             "generators": _section(generators),
             "thresholds": _thresholds(rules),
             "losses": _section(losses),
@@ -112,34 +112,37 @@ def _parameters(model: type[BaseModel], values: Parameters | None = None) -> Sch
 
 def _thresholds(own: Mapping[str, Schema]) -> Schema:
     """Return the keys of the threshold rule: of the one that is named, else of the method's own."""
-    if not own:
-        return {"maxProperties": 0}
-    every = {name: own.get(name) or _parameters(rule.parameters) for name, rule in RULES.items()}
-    rule = {
-        "enum": list(RULES),
-        "description": "The threshold rule.",
+    return _chosen("rule", "The threshold rule.", RULES, own) if own else {"maxProperties": 0}
+
+
+def _chosen(key: str, description: str, parts: Mapping[str, MethodPart], own: Mapping[str, Schema]) -> Schema:
+    """Return the keys of a part: of the one that ``key`` names, else of the method's own."""
+    every = {name: own.get(name) or _parameters(part.parameters) for name, part in parts.items()}
+    choice = {
+        "enum": list(parts),
+        "description": description,
         **({"default": next(iter(own))} if len(own) == 1 else {}),
     }
     return {
-        "properties": {"rule": rule},
+        "properties": {key: choice},
         "allOf": [
             *(
                 {
-                    "if": {"properties": {"rule": {"const": name}}, "required": ["rule"]},
-                    "then": _with_rule(keys),
+                    "if": {"properties": {key: {"const": name}}, "required": [key]},
+                    "then": _with_key(key, keys),
                 }
                 for name, keys in every.items()
             ),
             {
-                "if": {"not": {"required": ["rule"]}},
-                "then": _either([_with_rule(keys) for keys in own.values()]),
+                "if": {"not": {"required": [key]}},
+                "then": _either([_with_key(key, keys) for keys in own.values()]),
             },
         ],
     }
 
 
-def _with_rule(keys: Schema) -> Schema:
-    return {**keys, "properties": {"rule": {}, **keys.get("properties", {})}}
+def _with_key(key: str, keys: Schema) -> Schema:
+    return {**keys, "properties": {key: {}, **keys.get("properties", {})}}
 
 
 def _section(parts: Mapping[str, Schema]) -> Schema:
