@@ -17,12 +17,15 @@ SIX = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
     ("name", "grid_runs"),
     [
         ("table1", 162),
-        ("controls", 66),
+        ("controls", 63),
         ("rules", 78),
         ("drl", 30),
         ("sweeps", 22),
-        ("tuning", 33),
-        ("plus", 54),
+        ("tuning", 27),
+        ("plus", 117),
+        ("short", 36),
+        ("short_tuning", 12),
+        ("at224", 84),
     ],
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
@@ -32,8 +35,8 @@ def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     assert len(configs) == grid_runs
     for config in configs.values():
         assert config.model.backbone == "resnet50"
-        assert config.training.epochs == 10
-        assert config.data.use_test == (name != "tuning")
+        assert config.training.epochs == (4 if name.startswith("short") else 10)
+        assert config.data.use_test == ("tuning" not in name)
         assert config.data.validation_labels == "known"
     assert grid.models == "none"
     assert f"| {grid_runs} |" in (folder / "README.md").read_text(encoding="utf-8")
