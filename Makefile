@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo test test-slow test-lowest test-newest chaos chaos-short fuzz fuzz-short fuzz-http audit sbom lint bench docs clean
+.PHONY: demo test test-slow test-lowest test-newest test-remote chaos chaos-short fuzz fuzz-short fuzz-http audit sbom lint bench docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/satl demo --out runs/demo
@@ -31,6 +31,9 @@ test-lowest:
 
 test-newest:
 	sh tools/lane.sh newest .venv-newest
+
+test-remote:
+	sh tools/lane.sh remote .venv-remote
 
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m fuzz --count $(or $(COUNT),1000000) --jobs $(or $(JOBS),2) 2>/dev/null
@@ -72,7 +75,7 @@ docs: $(VENV)/.ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest runs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -rf $(VENV) .venv-lowest .venv-newest .venv-remote runs site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 
 $(VENV)/.ready: pyproject.toml constraints.txt tools/setup.sh
 	sh tools/setup.sh $(VENV)

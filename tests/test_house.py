@@ -15,7 +15,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "satl"
 ORDER = (
-    *("errors", "parsing", "files", "distributed", "checks", "sections"),
+    *("errors", "parsing", "files", "remote", "distributed", "checks", "sections"),
     *("evaluation", "labels", "scores", "images", "features", "scenes"),
     *("models", "scoring", "thresholds", "losses", "functional", "methods"),
     *("recipes", "runs", "training", "inference"),

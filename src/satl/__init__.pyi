@@ -17,6 +17,7 @@ from . import losses as losses
 from . import methods as methods
 from . import models as models
 from . import recipes as recipes
+from . import remote as remote
 from . import reports as reports
 from . import review as review
 from . import runs as runs

@@ -30,7 +30,7 @@ class Argument:
     def __str__(self) -> str:
         if self.value is None:
             return self.name
-        value = os.fspath(self.value) if isinstance(self.value, os.PathLike) else self.value
+        value = str(self.value) if isinstance(self.value, os.PathLike) else self.value
         return f"{self.name}={value!r}"
 
 
@@ -42,12 +42,42 @@ class Task:
     """
 
     def __init__(self, name: str, *targets: str | os.PathLike[str], **options: Any) -> None:
-        self.name, self.targets, self.options = name, tuple(os.fspath(target) for target in targets), options
+        self.name, self.targets, self.options = name, tuple(str(target) for target in targets), options
 
     def __str__(self) -> str:
         arguments = [repr(target) for target in self.targets]
         arguments += [str(Argument(name, value)) for name, value in self.options.items()]
         return f"{self.name}({', '.join(arguments)})"
+
+
+_NAMES: dict[str, str] = {}
+
+
+def call(place: str | os.PathLike[str], name: str | None) -> None:
+    """Have a place on this machine called by another name in errors: what was copied here, by its address.
+
+    >>> call("/cache/1/labels.csv", "s3://bucket/labels.csv")
+    >>> str(SatlError("is empty", where="/cache/1/labels.csv"))
+    's3://bucket/labels.csv: is empty'
+    >>> call("/cache/1/labels.csv", None)
+    >>> str(SatlError("is empty", where="/cache/1/labels.csv"))
+    '/cache/1/labels.csv: is empty'
+
+    Args:
+        place: a file, or a folder with all that is in it.
+        name: what it is called from now on; None: by its own name again.
+    """
+    if name is None:
+        _NAMES.pop(os.fspath(place), None)
+    else:
+        _NAMES[os.fspath(place)] = name
+
+
+def called(text: str) -> str:
+    """Return a text with the names that :func:`call` gave instead of the places."""
+    for place in sorted(_NAMES, key=len, reverse=True):
+        text = text.replace(place, _NAMES[place])
+    return text
 
 
 Wording = Callable[["Argument | Task"], str]
@@ -87,7 +117,7 @@ def worded(content: str | os.PathLike[str] | Argument | Task | Sentence, words: 
     """Return a text, a path, an argument, a task or a sentence in words."""
     if isinstance(content, Sentence):
         return content.worded(words)
-    return words(content) if isinstance(content, Argument | Task) else os.fspath(content)
+    return words(content) if isinstance(content, Argument | Task) else str(content)
 
 
 class SatlError(Exception):
@@ -123,7 +153,7 @@ class SatlError(Exception):
             text = f"{worded(self.where, words)}: {text}"
         if self.remedy is not None:
             text = f"{text}; {worded(self.remedy, words).rstrip('.')}."
-        return text
+        return called(text)
 
     def __str__(self) -> str:
         return self.worded()
@@ -236,4 +266,4 @@ def in_shell(path: str | os.PathLike[str]) -> str:
     >>> in_shell("runs/first"), in_shell("my runs/first")
     ('runs/first', "'my runs/first'")
     """
-    return shlex.quote(os.fspath(path))
+    return shlex.quote(str(path))

@@ -107,9 +107,11 @@ def _run() -> None:
 
 def add_commands(app: typer.Typer, *names: str) -> None:
     """Add the commands of these names to a command line; all commands where none is named."""
+    from satl.cli.addresses import with_addresses
+
     for name in names or _COMMANDS:
         module, _, function = _COMMANDS[name].partition(":")
-        app.command(name)(getattr(import_module(f"satl.cli.{module}"), function))
+        app.command(name)(with_addresses(name, getattr(import_module(f"satl.cli.{module}"), function)))
 
 
 def _in_one_line(message: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from typing import Any
 
@@ -52,12 +51,8 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 def _option(name: str, value: Any) -> list[str]:
     if "." in name:
-        return [f"--set {name}=" + ("..." if value is None else shlex.quote(_text(value)))]
+        return [f"--set {name}=" + ("..." if value is None else shlex.quote(str(value)))]
     option = _OPTIONS.get(name, "--" + name.replace("_", "-"))
     if value is None or value is True:
         return [option]
-    return [option, shlex.quote(_text(value))]
-
-
-def _text(value: Any) -> str:
-    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return [option, shlex.quote(str(value))]

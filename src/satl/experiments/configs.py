@@ -11,7 +11,7 @@ from satl.experiments.grid import Grid, GridRun
 from satl.experiments.paper_numbers import paper
 from satl.methods import get_method
 from satl.runs.config import RunConfig
-from satl.runs.reading import apply_overrides, make_absolute, make_config, path_keys
+from satl.runs.reading import apply_overrides, make_absolute, own_config, path_keys
 from satl.runs.settings import read_yaml
 from satl.runs.settling import settled
 
@@ -66,7 +66,7 @@ def _run_config(grid_run: GridRun, base: Mapping[str, Any], origin: str) -> RunC
     axes = (f"data.proportion={grid_run.proportion!r}", f"training.seed={grid_run.seed}")
     content = apply_overrides(content, (*axes, *grid_run.common, *grid_run.own))
     make_absolute(content, Path.cwd())
-    return settled(make_config(content, f"{origin}, run {grid_run.name}"))
+    return settled(own_config(content, f"{origin}, run {grid_run.name}"))
 
 
 def _base(grid: Grid, folder: Path, method: str, origin: str) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def dataset_name(grid: Grid, config: RunConfig) -> str:
 
     >>> from satl.experiments.grid import make_grid
     >>> plain = {"base": {}, "methods": ["sst"], "proportions": [0.1], "seeds": [0]}
-    >>> dataset_name(make_grid({**plain, "dataset": "mine"}, "here"), make_config({"data": {"scenes": {}}}, "here"))
+    >>> dataset_name(make_grid({**plain, "dataset": "mine"}, "here"), own_config({"data": {"scenes": {}}}, "here"))
     'mine'
     """
     if grid.dataset is not None:

@@ -86,11 +86,11 @@ def run_task(task: dict[str, Any], shared: Any, send: Send) -> dict[str, Any]:
     """Run one task; return the event of its end."""
     from satl.errors import SatlError
     from satl.experiments.grid_run import train_and_test
-    from satl.runs.reading import make_config
+    from satl.runs.reading import own_config
     from satl.training.trainer import Interrupted
 
     try:
-        config = make_config(task["config"], f"run {task['run']}")
+        config = own_config(task["config"], f"run {task['run']}")
         send({"event": "loading"})
         data = shared.load(config)
         result = train_and_test(

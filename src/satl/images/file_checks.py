@@ -23,6 +23,7 @@ from satl.images.store import WRONG_CHECKSUM, Store, is_store, open_store, read_
 from satl.labels.cells import NameIndex
 from satl.labels.file_report import DuplicateGroup, FileReport
 from satl.labels.table import ABSENT, PRESENT, LabelTable
+from satl.remote.copies import fill
 
 
 class FileVerdict(NamedTuple):
@@ -63,6 +64,7 @@ def _inspect_folder(table: LabelTable, folder: Path, progress: Progress | None) 
         raise ImageError(
             "is not a folder", where=Argument("images", folder), remedy="give the folder of the image files"
         )
+    fill(folder, table.images)
     finder = FileFinder(folder)
 
     def check(image: str) -> FileVerdict:

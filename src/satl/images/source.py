@@ -17,6 +17,7 @@ from satl.errors import ArrayError, ImageError, Sentence, Task
 from satl.images.decode import decode_image
 from satl.images.input_format import Interpolation
 from satl.labels.cells import without_extension
+from satl.remote.copies import fill
 
 if TYPE_CHECKING:
     import torch
@@ -106,6 +107,7 @@ class FolderImages:
             raise _unreadable(self._folder, error) from None
         if not exists:
             raise ImageError(f"image folder '{folder}' does not exist", remedy=_PASS_FOLDER)
+        fill(self._folder, image_ids)
         self._files = self._find(image_ids)
 
     @property

@@ -26,6 +26,7 @@ from satl.images import is_store
 from satl.images.broken_list import BROKEN
 from satl.images.source import FileFinder, available_cores
 from satl.inference.embedder import Embedder, Embedding
+from satl.remote.copies import fill
 from satl.runs.run_lock import RunLock
 from satl.training.forward import FloatArray
 
@@ -340,6 +341,7 @@ def find_files(folder: Path, ids: Sequence[str]) -> list[Path]:
         raise ImageError(
             "is no folder", where=Argument("images", folder), remedy="give the folder of the pictures"
         )
+    fill(folder, ids)
     finder = FileFinder(folder)
     files = []
     for name in ids:

@@ -17,6 +17,7 @@ from satl.methods.method import resolved_settings, setting_error
 from satl.methods.method_parts import NETWORKS
 from satl.methods.old_keys import OLD_KEYS, new_key
 from satl.models.model_config import ModelConfig
+from satl.remote.addresses import RemotePath, as_path
 from satl.runs.feature_runs import (
     OF_PIXELS,
     FeaturesConfig,
@@ -108,6 +109,17 @@ class DataConfig(Section):
     holdout_seed: int = Field(
         0, ge=0, description="Seed of the hold-out; it does not follow the run's, so that runs can share it."
     )
+
+    @field_validator("table", "images", "features", "truth", "root", "holdout_from")
+    @classmethod
+    def _as_path(cls, value: Path | None) -> Path | None:
+        return None if value is None else as_path(value)
+
+    @property
+    def remote(self) -> dict[str, RemotePath]:
+        """The keys that name an address such as ``s3://bucket/photos``."""
+        places = {key: getattr(self, key) for key in type(self).model_fields}
+        return {key: place for key, place in places.items() if isinstance(place, RemotePath)}
 
     @property
     def options(self) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from satl.labels import (
 )
 from satl.labels.cells import ImageIndex
 from satl.labels.table import Cells, split_role
+from satl.remote.addresses import RemotePath
+from satl.remote.copies import local_copy, picture_folder, require_trust
 from satl.runs.config import DataConfig, RunConfig, ScenesConfig
 from satl.runs.settling import settled
 
@@ -148,7 +150,7 @@ def load_data(
     Raises:
         ImageError: an image cannot be read, or more than ``images.broken_share`` of them.
     """
-    data = config.data
+    data = local_data(config.data)
     if data.scenes is not None:
         pixels, original = _scenes(data.scenes)
         table = _prepare(config, original, "scenes")
@@ -204,6 +206,21 @@ def load_data(
     return replace(_held_out(data, table, source), left_out=left_out, files=files)
 
 
+def local_data(data: DataConfig) -> DataConfig:
+    """Return where data comes from with local copies of what lies behind addresses; pictures are fetched later.
+
+    Raises:
+        RemoteError: an address cannot be read, or came with a run folder from elsewhere.
+    """
+    copies: dict[str, Path] = {}
+    for key, place in data.remote.items():
+        if key == "images" and data.features is not None:
+            continue  # only shown to people
+        require_trust(str(place))
+        copies[key] = (picture_folder if key == "images" else local_copy)(place)
+    return data.model_copy(update=copies) if copies else data
+
+
 def _without(table: LabelTable, broken: Mapping[str, str]) -> tuple[LabelTable, tuple[BrokenPicture, ...]]:
     """Return the table without the images that cannot be read, and these."""
     if not broken:
@@ -234,6 +251,9 @@ def open_images(
     ``rows`` are the 1-based rows of the ids in the table of the user, for messages. The images of a store keep the
     interpolation that they were packed with. With ``allow_missing`` a missing file is an image that cannot be read.
     """
+    if isinstance(images, RemotePath):
+        require_trust(str(images))
+        images = picture_folder(images)
     if not is_store(images):
         return FolderImages(
             images, image_ids, size, rows=rows, interpolation=interpolation, allow_missing=allow_missing

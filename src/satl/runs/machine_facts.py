@@ -55,6 +55,7 @@ EXTRAS: Mapping[str, Extra] = {
     "mlflow": Extra(("mlflow",), "a training in MLflow"),
     "label-studio": Extra(("label_studio_sdk",), "suggestions to a Label Studio server"),
     "fast": Extra(("torchcodec",), "faster decoding of JPEGs"),
+    "remote": Extra(("fsspec", "s3fs", "gcsfs"), "data behind s3:// and gs://"),
     "ray": Extra(("ray",), "very many pictures on several machines"),
 }
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ValidationError
 from satl.errors import Argument, ConfigError, SatlWarning
 from satl.files import atomic_path
 from satl.models.class_prompts import PREFIX, is_folder_name, is_tower
+from satl.remote.addresses import is_remote
+from satl.remote.copies import trust
 from satl.runs.config import RunConfig
 from satl.runs.settings import parse_setting, read_yaml, section_model, validation_error
 from satl.sections import Section
@@ -40,10 +42,18 @@ def override_config(content: Mapping[str, Any], overrides: Iterable[str], origin
     result = apply_overrides(content, overrides)
     # A run is resumed and evaluated from any folder.
     make_absolute(result, Path.cwd())
-    config = make_config(result, origin)
+    config = own_config(result, origin)
     if result.get("training", {}).get("tensorboard"):
         text = f"{origin}: training.tensorboard is now training.trackers: [tensorboard]."
         warnings.warn(SatlWarning(text), stacklevel=2)
+    return config
+
+
+def own_config(content: Mapping[str, Any], origin: str) -> RunConfig:
+    """Validate plain data that the person at work has written; what it names behind addresses may be fetched."""
+    config = make_config(content, origin)
+    for place in config.data.remote.values():
+        trust(str(place))
     return config
 
 
@@ -70,7 +80,7 @@ def apply_overrides(content: Mapping[str, Any], overrides: Iterable[str]) -> dic
 
 
 def make_config(content: Mapping[str, Any], origin: str) -> RunConfig:
-    """Validate plain data; ``origin`` is named in messages."""
+    """Validate plain data, such as that of a run folder from elsewhere; ``origin`` is named in messages."""
     try:
         return RunConfig.model_validate(content)
     except ValidationError as error:
@@ -111,12 +121,12 @@ def path_keys(model: type[BaseModel] = RunConfig, prefix: tuple[str, ...] = ()) 
 
 
 def make_absolute(content: dict[str, Any], folder: Path) -> None:
-    """Write out, in place, the relative paths of plain data; they are relative to ``folder``."""
+    """Write out, in place, the relative paths of plain data; they are relative to ``folder``; addresses stay."""
     for *sections, key in path_keys():
         place: Any = content
         for section in sections:
             place = place.get(section) if isinstance(place, dict) else None
-        if isinstance(place, dict) and isinstance(place.get(key), str):
+        if isinstance(place, dict) and isinstance(place.get(key), str) and not is_remote(place[key]):
             place[key] = str((folder / Path(place[key]).expanduser()).resolve())
     model = content.get("model")
     text = model.get("text_model") if isinstance(model, dict) else None

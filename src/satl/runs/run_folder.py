@@ -172,8 +172,8 @@ class RunFolder:
         """Refuse a run whose table or images were moved since, and say where to write their new place."""
         for key in ("table", "truth", "images", "features", "root", "holdout_from"):
             place = getattr(config.data, key)
-            if key == "images" and config.on_features:
-                continue  # only shown to people
+            if key in config.data.remote or (key == "images" and config.on_features):
+                continue  # asked for when it is read; only shown to people
             try:
                 gone = place is not None and not place.exists()
             except OSError:

@@ -147,7 +147,9 @@ def _open_table(
     if labels is not None:
         opened = _open_other_table(labels, encoding, ignore_columns, config.data.ignore_columns)
         return replace(opened, table=opened.table.with_truth(None))
-    section = config.data
+    from satl.runs.data import local_data
+
+    section = local_data(config.data)
     if section.table is None:
         name = "scenes.csv" if section.dataset is None else f"{section.dataset}.csv"
         return TableFile(trained, Path(name), "csv", "blank")

@@ -11,19 +11,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import platformdirs
 
 from satl.files import atomic_path
+from satl.remote.cache_place import cache_root
 
-VARIABLE = "SATL_CACHE"
-"""Environment variable that names the folder, or says ``off``."""
 _FORMAT = "satl annotation cache 1"
 _SAMPLES = 16
 _SAMPLE_BYTES = 4096
@@ -33,13 +30,8 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 def cache_folder() -> Path | None:
     """Return where caches are kept, or None where there is no such place or ``SATL_CACHE=off``."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        return None if named.lower() == "off" else Path(named).expanduser() / "labels"
-    try:
-        return platformdirs.user_cache_path("satl", appauthor=False) / "labels"
-    except RuntimeError:  # a user without a home
-        return None
+    root = cache_root()
+    return None if root is None else root / "labels"
 
 
 def cached_arrays(source: Path, kind: str, build: Callable[[], Arrays]) -> Arrays:
