@@ -22,16 +22,18 @@ def memory(tmp_path: Path, pictures: Path, monkeypatch: pytest.MonkeyPatch) -> I
     """Return a storage with a table and its pictures, and an empty cache."""
     monkeypatch.setenv("SATL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(copies, "show", copies.no_bar)
-    copies._copies.cache_clear()
+    copies.remote_folder.cache_clear()
     copies._trusted.clear()
     files = fsspec.filesystem("memory")
     files.store.clear()
+    files.pseudo_dirs[:] = [""]
     files.pipe("/bucket/labels.csv", (pictures / "labels.csv").read_bytes())
     for file in pictures.glob("*.png"):
         files.pipe(f"/bucket/photos/{file.name}", file.read_bytes())
     yield files
     files.store.clear()
-    copies._copies.cache_clear()
+    files.pseudo_dirs[:] = [""]
+    copies.remote_folder.cache_clear()
 
 
 @pytest.fixture
@@ -184,16 +186,117 @@ def test_thresholds_of_scores_elsewhere(satl: Satl, memory: Any) -> None:
     assert out.startswith("memory://bucket/scores.csv: 2 images, rule fixed")
 
 
+def test_outputs_go_to_addresses(satl: Satl, memory: Any, tiny_run: Path, tmp_path: Path) -> None:
+    table, photos = "memory://bucket/labels.csv", "memory://bucket/photos"
+    code, out, err = satl("predict", tiny_run, photos, "-o", "memory://bucket/results/p.csv")
+    assert (code, err) == (0, "")
+    assert "to memory://bucket/results/p.csv" in out
+    assert satl("predict", tiny_run, photos, "-o", tmp_path / "p.csv")[0] == 0
+    assert memory.cat("/bucket/results/p.csv") == (tmp_path / "p.csv").read_bytes()
+    again = satl("predict", tiny_run, photos, "-o", "memory://bucket/results/p.csv")
+    assert again[0] == 2
+    assert (
+        "results/p.csv: exists already; give another address, or remove what is there, or pass --force"
+        in again[2]
+    )
+    assert satl("predict", tiny_run, photos, "-o", "memory://bucket/results/p.csv", "--force")[0] == 0
+    for command in (
+        ("mask", table, "--proportion", 0.5, "-o", "memory://bucket/results/masked.csv"),
+        ("convert", table, "memory://bucket/results/labels.parquet"),
+        ("pack", table, "--images", photos, "--size", 32, "-o", "memory://bucket/results/store"),
+        ("predict", tiny_run, photos, "-o", "memory://bucket/results/parts", "--part-size", 25),
+        ("export", table, "--format", "huggingface", "-o", "memory://bucket/results/metadata.jsonl"),
+        ("evaluate", tiny_run, "-o", "memory://bucket/results/evaluation"),
+        ("onnx", tiny_run, "-o", "memory://bucket/results/model.onnx"),
+    ):
+        code, out, err = satl(*command)
+        assert code == 0, err
+        assert str(tmp_path) not in out + err, command
+    written = sorted(name.removeprefix("/bucket/results/") for name in memory.find("/bucket/results"))
+    assert set(written) >= {
+        "masked.csv",
+        "masked.truth.csv",
+        "labels.parquet",
+        "store/store.json",
+        "parts/_predictions.json",
+        "parts/part-000002.parquet",
+        "metadata.classes.json",
+        "metadata.jsonl",
+        "evaluation/evaluation-test.json",
+        "model.onnx",
+    }
+    assert not [name for name in written if "partial" in name or "lock" in name]
+    assert [
+        file.name for file in (tmp_path / "cache" / "remote" / "uploads").rglob("*") if file.is_file()
+    ] == [".lock"] * len(
+        {name.partition("/")[0] for name in written} - {"masked.truth.csv", "metadata.classes.json"}
+    )
+    code, out, err = satl(
+        "inspect", "memory://bucket/results/masked.csv", "--truth", "memory://bucket/results/masked.truth.csv"
+    )
+    assert (code, err) == (0, "")
+
+
+def test_a_table_is_completed_and_merged_elsewhere(
+    satl: Satl, memory: Any, remote_yaml: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert satl("train", remote_yaml, "--out", run, "--quiet")[0] == 0
+    out = "memory://bucket/completed"
+    code, text, err = satl("complete", run, "--review-only", "-o", out, "--quiet")
+    assert code == 0, err
+    assert f"Report  {out}/report.html" in text
+    names = [name.removeprefix("/bucket/completed/") for name in memory.find("/bucket/completed")]
+    assert {"changes.csv", "checksums.json", "completed.csv", "report.html"} <= set(names)
+    assert out.encode() in memory.cat("/bucket/completed/report.html")
+    assert str(tmp_path / "cache" / "remote" / "uploads").encode() not in memory.cat(
+        "/bucket/completed/report.html"
+    )
+    exported = "memory://bucket/export/labels.json"
+    code, text, err = satl("export", out, "--format", "fiftyone", "-o", exported)
+    assert code == 0, err
+    assert memory.exists("/bucket/export/labels.json")
+    code, _, err = satl(
+        "complete", "memory://bucket/labels.csv", "--images", "memory://bucket/photos", "-o", out
+    )
+    assert (code, err) == (
+        2,
+        f"error: {out}: the model that is trained cannot be kept beside it; name a local folder for it with --model "
+        "FOLDER.\n",
+    )
+
+
+def test_an_output_is_never_one_of_the_inputs(satl: Satl, memory: Any) -> None:
+    before = memory.cat("/bucket/labels.csv")
+    code, _, err = satl("convert", "memory://bucket/labels.csv", "memory://bucket/labels.csv", "--force")
+    assert (code, err) == (
+        2,
+        "error: memory://bucket/labels.csv: belongs to the inputs and would be overwritten; give another address.\n",
+    )
+    assert memory.cat("/bucket/labels.csv") == before
+
+
+def test_a_wrong_output_is_refused_and_nothing_is_written(
+    satl: Satl, memory: Any, tiny_run: Path, tmp_path: Path
+) -> None:
+    before = set(memory.find("/"))
+    code, _, err = satl("predict", tiny_run, "memory://bucket/photos", "-o", "memory://bucket/p.txt")
+    assert code == 2
+    assert "memory://bucket/p.txt" in err
+    assert "cannot be written as '.txt'" in err
+    assert set(memory.find("/")) == before
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
         (
             ("train", "a.yaml", "--out", "memory://bucket/run"),
-            "a folder that is locked and continued has to be on this",
+            "written to bit by bit, so it has to be on this machine; name a local folder",
         ),
         (
             ("review", "memory://bucket/done"),
-            "a folder that is locked and continued has to be on this machine",
+            "written to bit by bit, so it has to be on this machine; copy it to this machine first",
         ),
         (
             ("predict", "run", "memory://bucket/photos", "-o", "p", "--ray", "local"),

@@ -16,9 +16,9 @@ from satl.remote import copies
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return an empty cache of copies."""
     monkeypatch.setenv("SATL_CACHE", str(tmp_path / "cache"))
-    copies._copies.cache_clear()
+    copies.remote_folder.cache_clear()
     yield tmp_path / "cache"
-    copies._copies.cache_clear()
+    copies.remote_folder.cache_clear()
 
 
 @pytest.fixture
@@ -26,5 +26,7 @@ def memory(cache: Path) -> Iterator[Any]:
     """Return an empty storage whose addresses begin with ``memory://``."""
     files = fsspec.filesystem("memory")
     files.store.clear()
+    files.pseudo_dirs[:] = [""]
     yield files
     files.store.clear()
+    files.pseudo_dirs[:] = [""]

@@ -161,7 +161,7 @@ def test_without_a_cache_copies_last_as_long_as_the_process(
     memory: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SATL_CACHE", "off")
-    copies._copies.cache_clear()
+    copies.remote_folder.cache_clear()
     memory.pipe("/bucket/labels.csv", b"one")
     assert local_copy("memory://bucket/labels.csv").read_bytes() == b"one"
 

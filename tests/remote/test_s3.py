@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from satl.remote.addresses import RemoteError
+from satl.remote.addresses import RemoteError, RemotePath
 from satl.remote.copies import fill, local_copy, picture_folder
 from satl.remote.storage import Storage
+from satl.remote.uploads import uploaded
 
 pytest.importorskip("s3fs", reason="make test-remote")
 server = pytest.importorskip("moto.server", reason="make test-remote")
@@ -106,6 +107,56 @@ def test_denied_access(bucket: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", denied)
     with pytest.raises(RemoteError, match=r"access is denied \(.*\); set up the credentials"):
         local_copy("s3://bucket/a.csv")
+
+
+def write_store(place: Path) -> None:
+    place.mkdir()
+    (place / "pixels.bin").write_bytes(bytes(12 << 20))
+    (place / "store.json").write_text("{}")
+
+
+def keys(client: Any) -> list[str]:
+    return [item["Key"] for item in client.list_objects_v2(Bucket="bucket").get("Contents", ())]
+
+
+def test_a_folder_is_uploaded_and_read_back(bucket: Any) -> None:
+    address = RemotePath("s3://bucket/out/store")
+    with uploaded(address, replace=False, resumes=False, remedy="") as place:
+        write_store(place)
+        assert keys(bucket) == []
+    assert keys(bucket) == ["out/store/pixels.bin", "out/store/store.json"]
+    assert (local_copy(address) / "pixels.bin").stat().st_size == 12 << 20
+    with pytest.raises(RemoteError, match="exists already; another"):
+        uploaded(address, replace=False, resumes=False, remedy="another").__enter__()
+
+
+def test_an_upload_that_is_cut_off_leaves_nothing(
+    bucket: Any, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import s3fs
+
+    original = s3fs.S3FileSystem._call_s3
+
+    async def cut(self: Any, method: str, *arguments: Any, **further: Any) -> Any:
+        if further.get("Key", "").endswith("store.json") and method == "put_object":
+            raise ConnectionResetError("reset by peer")
+        return await original(self, method, *arguments, **further)
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", cut)
+    with (
+        pytest.raises(
+            RemoteError, match=r"cannot be reached \(reset by peer\); what was to be uploaded is in"
+        ),
+        uploaded(RemotePath("s3://bucket/out"), replace=False, resumes=True, remedy="") as place,
+    ):
+        write_store(place)
+    assert keys(bucket) == []
+    assert (place / "store.json").is_file()
+
+
+def test_a_bucket_that_is_not_there_is_told_before_the_work(bucket: Any) -> None:
+    with pytest.raises(RemoteError, match=r"^s3://nobucket/a\.csv: does not exist"):
+        uploaded(RemotePath("s3://nobucket/a.csv"), replace=False, resumes=False, remedy="").__enter__()
 
 
 def _forbidden() -> Exception:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
+from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import setting_words
 from satl.api.given_data import GivenData, PathLike, free_folder, given_data, is_table_path
 from satl.api.notebook_results import CompletionResult, TrainedRun
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 Transfer = Literal["same", "prevalence"]
 
 
+@takes_addresses(
+    "data", "features", "scores", "held_out", "plan", "weights", pictures="images", here=("out",)
+)
 def complete(
     data: Any,
     *,

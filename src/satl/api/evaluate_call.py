@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import Threshold, thresholds_of
 from satl.api.given_data import GivenData, PathLike, given_data
 from satl.api.notebook_results import EvaluationResult, TrainedRun
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from satl.runs.data import RunData
 
 
+@takes_addresses("data", "features", "threshold", pictures="images", here=("run", "out"))
 def evaluate(
     run: PathLike,
     data: Any = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import Threshold, thresholds_of
 from satl.api.given_data import PathLike
 from satl.api.memory_data import pictures_of
@@ -18,6 +19,7 @@ from satl.inference.pictures import is_one_picture, picture_files
 from satl.labels.frames import frame_kind
 
 
+@takes_addresses("run", "data", "images", "threshold", uploads="out")
 def predict(
     run: PathLike,
     data: Any,

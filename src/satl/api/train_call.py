@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import config_content, setting_words
 from satl.api.given_data import PathLike, free_folder, given_data
 from satl.api.notebook_results import TrainedRun
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from satl.training.tracking import Tracker
 
 
+@takes_addresses(here=("out", "resume"))
 def train(
     data: Any = None,
     *,

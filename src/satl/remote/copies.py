@@ -25,7 +25,7 @@ from satl.files import atomic_path, try_lock
 from satl.parsing import parse_json
 from satl.remote.addresses import RemoteError, RemotePath, as_path
 from satl.remote.cache_place import VARIABLE, cache_root
-from satl.remote.storage import Storage, StoredFile, parent_of
+from satl.remote.storage import Storage, StoredFile, below, parent_of
 
 ALLOWED = "SATL_REMOTE"
 """Environment variable with beginnings of addresses that run folders may name, separated by spaces."""
@@ -103,7 +103,7 @@ def local_copy(path: str | os.PathLike[str]) -> Path:
     path = PurePosixPath(name)
     for pattern in _BESIDE.get(path.suffix.lower(), ()):
         beside = pattern.format(stem=path.stem)
-        companion = Storage(f"{above.rstrip('/')}/{beside}")
+        companion = Storage(f"{below(above)}/{beside}")
         if companion.exists():
             mirror.fetch(storage, {beside: companion.look()})
     return mirror.at(name)
@@ -162,9 +162,9 @@ class Mirror:
 
     def __init__(self, address: str) -> None:
         digest = hashlib.blake2b(address.encode(), digest_size=10).hexdigest()
-        self._address, self._folder = address, _copies() / digest
+        self._address, self._folder = address, remote_folder() / "copies" / digest
         self.place = self._folder / (parent_of(address)[1] or "files")
-        call(self.place, address.rstrip("/") if address.partition("://")[2] else address.rstrip("/") + "/")
+        call(self.place, below(address))
 
     def at(self, name: str) -> Path:
         """Return the local place of a file; what web servers are asked for is no part of its name."""
@@ -237,7 +237,7 @@ class Mirror:
                 if not place.is_file() or place.stat().st_size != wanted[name].size:
                     raise RemoteError(
                         "was cut off or changed while it was read",
-                        where=f"{self._address.rstrip('/')}/{name}",
+                        where=f"{below(self._address)}/{name}",
                         remedy="run the command again",
                     )
                 target = self.at(name)
@@ -278,8 +278,8 @@ class Mirror:
 
 
 @cache
-def _copies() -> Path:
-    """Return the folder of all mirrors; one that lasts as long as the process where there is no cache."""
+def remote_folder() -> Path:
+    """Return the folder of copies and uploads; one that lasts as long as the process where there is no cache."""
     root = cache_root()
     if root is None:
         root = Path(tempfile.mkdtemp(prefix="satl-"))

@@ -188,6 +188,15 @@ def parent_of(address: str) -> tuple[str, str]:
     return f"{kind}://{'' if str(path.parent) == '.' else path.parent}", path.name
 
 
+def below(address: str) -> str:
+    """Return what stands before ``/NAME`` in the address of a file in a folder.
+
+    >>> below("s3://bucket/photos/"), below("memory://")
+    ('s3://bucket/photos', 'memory:/')
+    """
+    return address[:-1] if address.endswith("://") else address.rstrip("/")
+
+
 def _entry(info: Mapping[str, Any]) -> StoredFile:
     if info.get("type") == "directory":
         return StoredFile(0, "", is_folder=True)

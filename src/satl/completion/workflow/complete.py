@@ -20,12 +20,13 @@ from satl.completion.statistics.assessment import CompletionSettings, assess
 from satl.completion.statistics.class_changes import ClassChanges, ClassCounts, Rows, TableChanges
 from satl.completion.workflow.case import Case
 from satl.completion.workflow.report_content import build_report
-from satl.errors import Argument, RunError, Sentence, TableError
+from satl.errors import Argument, RunError, Sentence, TableError, called
 from satl.evaluation.undefined import finite_or_none
 from satl.labels import ABSENT, PRESENT, LabelTable
 from satl.labels.bands import ACCEPTED, LEFT, REVIEW
 from satl.labels.io import write_alike
 from satl.labels.io.arrays import write_arrays, write_label_arrays
+from satl.remote.addresses import as_path
 
 _CELLS_AT_ONCE = 500_000
 
@@ -103,7 +104,7 @@ def complete(
                 case.file, case.table.with_cells(completed, "signed"), folder.new_completed(case.file)
             )
         report = build_report(case, settings, assessment, class_counts, changes)
-        write_report(folder, report, Path(out))
+        write_report(folder, report, as_path(called(str(out))))
     counts = report["counts"]
     return Completion(
         folder=CompletedFolder(out),
