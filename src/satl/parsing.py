@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 
-import yaml
-
 
 def parse_json(
     content: str | bytes,
@@ -63,12 +61,12 @@ def require_text(value: Any, text: str) -> None:
         raise ValueError("it holds half of a surrogate pair, which is no text") from None
 
 
-def parse_yaml(text: str, loader: Any = yaml.SafeLoader) -> Any:
+def parse_yaml(text: str, loader: Any = None) -> Any:
     """Return what a YAML text says, as plain data.
 
     Args:
         text: the text.
-        loader: PyYAML's class that reads it; a safe one.
+        loader: PyYAML's class that reads it, a safe one; None for its ``SafeLoader``.
 
     Raises:
         ValueError: it is not YAML, or holds an impossible date, a number of thousands of digits, thousands of brackets,
@@ -77,8 +75,10 @@ def parse_yaml(text: str, loader: Any = yaml.SafeLoader) -> Any:
     >>> parse_yaml("{a: [1, two]}")
     {'a': [1, 'two']}
     """
+    import yaml  # here, because what reads no YAML starts sooner without it
+
     try:
-        value = yaml.load(text, loader)
+        value = yaml.load(text, yaml.SafeLoader if loader is None else loader)
         _require_tree(value, set(), set())
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         place = getattr(error, "problem_mark", None)

@@ -50,7 +50,7 @@ def write_evaluation(run: Path, **content: Any) -> None:
 def test_json_holds_what_the_folders_hold(satl: Satl, runs: tuple[Path, Path]) -> None:
     code, out, err = satl("compare", *runs, "--json")
     assert (code, err) == (0, "")
-    first, second = json.loads(out)
+    first, second = json.loads(out)["runs"]
     assert (first["run"], second["run"]) == tuple(map(str, runs))
     # What changes no result, as workers, is not among the settings; what is equal is not either.
     assert first["settings"].keys() == second["settings"].keys()
@@ -115,7 +115,7 @@ def test_runs_with_the_same_settings_are_called_so(satl: Satl, tiny_run: Path, t
     assert (code, err) == (0, "")
     assert "All settings that can change a result are the same." in out
     code, out, _ = satl("compare", tiny_run, copy, "--json")
-    entry = json.loads(out)[1]
+    entry = json.loads(out)["runs"][1]
     assert (entry["last"], entry["best"], entry["pseudo_labels"]) == ({}, {}, {})
     assert (entry["epochs"]["done"], entry["train_seconds"]) == (0, 0.0)
 
@@ -124,7 +124,7 @@ def test_settings_of_one_run_alone_are_shown(satl: Satl, runs: tuple[Path, Path]
     config = yaml.safe_load((runs[1] / "config.yaml").read_text())
     config["method"]["losses"]["extra"] = {"weight": 2}
     (runs[1] / "config.yaml").write_text(yaml.safe_dump(config))
-    first, second = json.loads(satl("compare", *runs, "--json")[1])
+    first, second = json.loads(satl("compare", *runs, "--json")[1])["runs"]
     assert second["settings"]["method.losses.extra.weight"] == 2
     assert "method.losses.extra.weight" not in first["settings"]
 

@@ -47,7 +47,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     ended = os.times()
     assert result.stdout.splitlines()[-1] == "HEAVY"
-    # Of the processor alone: others may have it for a while. 0.6 s on an idle core.
+    # Of the processor alone: others may have it for a while. 0.2 s on an idle core, without any compiled module.
     spent = ended.children_user + ended.children_system - begun.children_user - begun.children_system
     assert spent < 1.5
     for command in COMMANDS:
@@ -63,19 +63,15 @@ def test_the_version_is_that_of_the_package(satl: Callable[..., tuple[int, str, 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_the_output_cannot_encode_is_escaped(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "t.csv").write_text("image,猫\na.jpg,1\nb.jpg,\n", encoding="utf-8")
-    for columns, part, arguments in (
-        ("80", r"\u732b", ["inspect", "t.csv"]),
-        ("30", r"\u2026", ["train", "--help"]),
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", "satl", *arguments],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONIOENCODING": encoding, "COLUMNS": columns},
-            capture_output=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert part in done.stdout.decode(encoding)
+    done = subprocess.run(
+        [sys.executable, "-m", "satl", "inspect", "t.csv"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert r"\u732b" in done.stdout.decode(encoding)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")

@@ -9,9 +9,10 @@ import unicodedata
 import warnings
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 _COMMANDS = {
     "inspect": "labels:inspect_command",
@@ -47,6 +48,18 @@ _COMMANDS = {
 """Command -> the module of this folder and the function that runs it, in the order of the help text."""
 
 
+class _Commands(TyperGroup):
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Print every command with its whole first sentence; by default it is cut off at the width."""
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            assert command is not None
+            rows.append((name, command.get_short_help_str(limit=1000)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
 def main() -> None:
     """Run the command line; one of several processes leaves as such."""
     try:
@@ -59,12 +72,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    from rich.console import Console
-    from rich.markup import escape
-
-    from satl.cli.wording import shell_words
     from satl.errors import SatlError, Stopped
-    from satl.files import is_disk_error
 
     _escape_unencodable_output()
     # Pillow warns of a large image and reads it all the same; one that is too large is an error.
@@ -76,8 +84,9 @@ def _run() -> None:
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
-        rich_markup_mode="markdown",
-        context_settings={"help_option_names": ["-h", "--help"]},
+        rich_markup_mode=None,  # boxes and colours would double the time until the help is there
+        cls=_Commands,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
     app.callback()(_options)
     # Of the commands only the one that is called is read: the others would take time and change nothing.
@@ -85,12 +94,14 @@ def _run() -> None:
     try:
         app()
     except SatlError as error:
+        from satl.cli.wording import shell_words
+
         label = "" if isinstance(error, Stopped) else "[bold red]error:[/] "
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
-            f"{label}{escape(_in_one_line(error.worded(shell_words)))}"
-        )
+        _print_mistake(label, _in_one_line(error.worded(shell_words)))
         sys.exit(error.exit_code)
     except OSError as error:
+        from satl.files import is_disk_error
+
         # Libraries look for a place for temporary files while they are imported.
         nowhere = "No usable temporary directory" in str(error.strerror)
         if not nowhere and not is_disk_error(error):
@@ -99,10 +110,17 @@ def _run() -> None:
         what = f"{'the output' if error.filename is None else error.filename} cannot be written"
         if nowhere:
             what = "no folder for temporary files can be written to"
-        Console(stderr=True, soft_wrap=True, highlight=False, markup=False).print(
-            f"error: {what} ({error.strerror}): make room or lift the limit, then run the command again."
+        _print_mistake(
+            "error: ", f"{what} ({error.strerror}): make room or lift the limit, then run the command again."
         )
         sys.exit(2)
+
+
+def _print_mistake(label: str, message: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"{label}{escape(message)}")
 
 
 def add_commands(app: typer.Typer, *names: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from satl.cli.complete import OutArgument
+from satl.cli.json_output import JsonOption, print_json
 from satl.cli.wording import percent
 from satl.errors import ConfigError, in_shell, nearest
 
@@ -43,7 +44,7 @@ def audit_command(
         Path | None, typer.Option("-o", "--out", metavar="AUDIT", help="For draw: file to write, .csv.")
     ] = None,
     confidence: Annotated[float, typer.Option(help="For read: of every interval.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="For read: print JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Estimate how good a completed table is from a random sample labelled by hand, without any assumption."""
 
@@ -52,7 +53,7 @@ def audit_command(
             raise ConfigError(
                 "satl audit OUT draw needs a file to write and no other: give it with -o audit.csv."
             )
-        _draw(out, target, size, by, seed)
+        _draw(out, target, size, by, seed, as_json)
     elif action == "read":
         if answers is None or target is not None:
             raise ConfigError(
@@ -73,6 +74,7 @@ def plan_command(
     scores: Annotated[
         Path | None, typer.Option("--scores", help="The scores, if they are not where they were.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Choose the unknown cells whose labels would bring most certificates, classes with too few labels first."""
     from satl.completion.outputs.completed_folder import CompletedFolder
@@ -80,27 +82,34 @@ def plan_command(
     from satl.completion.workflow.plan_from_folder import plan_from_folder
 
     plan, table = plan_from_folder(out, budget, seed, scores)
+    aims = describe_plan(plan, table.classes)
+    if len(plan):
+        write_plan(plan, table, target)
+    if as_json:
+        keys = ("class", "direction", "why", "needed", "in_plan", "cells_gained")
+        rows = [dict(zip(keys, aim, strict=True)) for aim in aims]
+        print_json({"file": target if len(plan) else None, "cells": len(plan), "aims": rows})
+        return
     if not len(plan):
         typer.echo(
             "No cell picked by its score is expected to bring a further certificate: nothing to plan. "
             f"What each class lacks: {CompletedFolder(out).thresholds}"
         )
         return
-    write_plan(plan, table, target)
     from rich.console import Console
     from rich.table import Table
 
     shown = Table(title=f"{len(plan):,} cells to label")
     for column in ("class", "direction", "why", "needed", "in the plan", "cells gained"):
         shown.add_column(column, justify="left" if column in ("class", "direction", "why") else "right")
-    for name, direction, why, *numbers in describe_plan(plan, table.classes)[:20]:
+    for name, direction, why, *numbers in aims[:20]:
         shown.add_row(name, direction, why, *(f"{number:,}" for number in numbers))
     Console(highlight=False, markup=False).print(shown)
     typer.echo(f"Write present, absent or ? into the column 'value' of {target},")
     typer.echo(f"then complete again with --plan {target}.")
 
 
-def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
+def _draw(out: Path, target: Path, size: int, by: str, seed: int, as_json: bool) -> None:
     from satl.completion.outputs.completed_folder import CompletedFolder
     from satl.completion.outputs.hand_labels import write_audit
     from satl.completion.statistics.audit import draw_audit
@@ -108,10 +117,14 @@ def _draw(out: Path, target: Path, size: int, by: str, seed: int) -> None:
     folder = CompletedFolder.open(out)
     table = folder.read_labels()
     sample = draw_audit(folder.read_bands(table), size, by, seed)  # type: ignore[arg-type]
+    if len(sample):
+        write_audit(sample, table, target, size=size, seed=seed)
+    if as_json:
+        print_json({"file": target if len(sample) else None, "by": by, "cells": len(sample)})
+        return
     if not len(sample):
         typer.echo("Nothing is unknown: there is nothing to audit.")
         return
-    write_audit(sample, table, target, size=size, seed=seed)
     typer.echo(f"{len(sample):,} cells to label in {target}")
     typer.echo("Write present, absent or ? into its column 'value'; look at the images, not at the scores.")
     typer.echo(f"Then: satl audit {in_shell(out)} read {in_shell(target)}")
@@ -139,7 +152,7 @@ def _read(out: Path, answers: Path, confidence: float, as_json: bool) -> None:
     with atomic_path(out / "audit.json") as temporary:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(content, ensure_ascii=False))
+        print_json(content)
         return
     _print(result, names, confidence)
     if without:

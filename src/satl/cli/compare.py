@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from satl.checks.formulas import warn_of_formulas
+from satl.cli.json_output import JsonOption, print_json
 from satl.cli.wording import percent
 from satl.errors import ConfigError
 
@@ -24,7 +25,7 @@ _WORDS = {
 
 def compare(
     run: Annotated[list[Path], typer.Argument(help="Folders of two or more runs.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV instead of a table, one row a run.")
     ] = False,
@@ -40,7 +41,7 @@ def compare(
 
     found = runs_side_by_side(run)
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json({"runs": found})
         return
     rows = [flat_settings(entry) for entry in found]
     keys = _in_order(rows)

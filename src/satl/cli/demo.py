@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
 from satl.cli.wording import percent
 from satl.errors import in_shell
 
@@ -22,6 +24,7 @@ def demo(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key: section.key=value; repeatable.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Train three methods on drawn scenes with 90 % of the labels hidden, compare them, write a report."""
     from rich.console import Console
@@ -39,6 +42,10 @@ def demo(
             announce=lambda text: messages.print(f"[bold]{text}[/]", soft_wrap=True),
             progress=progress,
         )
+    if as_json:
+        files = {"report": result.report, "completion": result.completion.folder.path}
+        print_json({**json.loads(result.results.read_text(encoding="utf-8")), **{"files": files}})
+        return
     console = Console(highlight=False)
     console.print(results_table(result.comparison))
     console.print(result.sentence, result.comparison.beginning, soft_wrap=True)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from satl.cli.json_output import JsonOption, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-) -> None:
+def doctor(as_json: JsonOption = False) -> None:
     """Look at versions, devices, extras, stored weights and the current folder; exit code 1 if something is wrong."""
-    import json
     from pathlib import Path
 
     from rich.console import Console
@@ -22,11 +21,10 @@ def doctor(
     from satl.runs.machine_facts import machine_facts
 
     facts = machine_facts(Path.cwd())
-    console = Console(highlight=False, markup=False, soft_wrap=True)
     if as_json:
-        console.print(json.dumps(facts, indent=2))
+        print_json(facts)
     else:
-        _print_facts(console, facts)
+        _print_facts(Console(highlight=False, markup=False, soft_wrap=True), facts)
     if facts["problems"]:
         raise typer.Exit(1)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
 from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
 from satl.cli.wording import percent
 
@@ -23,7 +24,7 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write into instead of RUN.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: JsonOption = False,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the table of classes.")] = False,
 ) -> None:
     """Measure a trained run on the known cells of a split; writes RUN/evaluation-SPLIT.{json,csv}."""
@@ -34,8 +35,9 @@ def evaluate(
         evaluation, split = evaluate_run(
             run, split, checkpoint, progress, chosen_thresholds(threshold, thresholds), out
         )
+    folder = run if out is None else out
     if as_json:
-        typer.echo(json.dumps(evaluation.as_dict()))
+        print_json(json.loads((folder / f"evaluation-{split}.json").read_text(encoding="utf-8")))
         return
     from rich.console import Console
     from rich.table import Table
@@ -77,7 +79,6 @@ def evaluate(
             numbers = (percent(value) for value in shown)
             classes.add_row(row.name, str(row.known_positives), str(row.known_negatives), *numbers)
         console.print(classes)
-    folder = run if out is None else out
     console.print(
         f"Written: {folder / f'evaluation-{split}.json'} and {folder / f'evaluation-{split}.csv'}",
         soft_wrap=True,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
 from satl.errors import ConfigError, Stopped
 from satl.experiments.progress_listener import ProgressListener
 
@@ -40,6 +41,7 @@ def experiment(
         bool, typer.Option("--report", help="Run nothing; write tables and report of what is there.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No live progress.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run methods x proportions x seeds, or what is left of them; write tables, tests, figures, a report."""
     if out is None:
@@ -47,14 +49,14 @@ def experiment(
     if report and (grid is not None or only or list_runs or retry_failed or minutes is not None):
         raise ConfigError("satl experiment --report takes only --out DIR, an experiment that has been run.")
     if list_runs:
-        _list(grid, out, only or [], retry_failed)
+        _list(grid, out, only or [], retry_failed, as_json)
         return
     from satl.experiments.experiment_folder import ExperimentFolder
     from satl.reports.experiment_report import report_experiment
 
     folder = ExperimentFolder(out)
     if report:
-        _print_state(report_experiment(folder))
+        _print_state(report_experiment(folder), as_json)
         return
     from satl.experiments.experiment import run_experiment
 
@@ -67,7 +69,7 @@ def experiment(
         report_experiment(folder)
         raise
     report_experiment(folder, draw=bool(state.ran))
-    _print_state(state)
+    _print_state(state, as_json)
     if state.failed:
         first = state.failed[0]
         typer.echo(
@@ -78,7 +80,11 @@ def experiment(
         raise typer.Exit(1)
 
 
-def _print_state(state: ExperimentState) -> None:
+def _print_state(state: ExperimentState, as_json: bool) -> None:
+    if as_json:
+        rows = [_facts(state.folder, grid_run, found) for grid_run, found in state.states.items()]
+        print_json({"runs": rows, "report": state.folder.report})
+        return
     total, done = len(state.states), state.count("done")
     left = total - done - state.count("failed")
     parts = [f"{done} of {total} runs are done"]
@@ -89,7 +95,7 @@ def _print_state(state: ExperimentState) -> None:
     typer.echo(f"{', '.join(parts)}. Report: {state.folder.report}")
 
 
-def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> None:
+def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool, as_json: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -98,6 +104,10 @@ def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> 
 
     plan = plan_experiment(grid, out, retry_failed)
     grid_runs = choose_runs(tuple(plan.configs), only)
+    if as_json:
+        rows = [_facts(plan.folder, grid_run, plan.folder.state(grid_run)) for grid_run in grid_runs]
+        print_json({"runs": rows, "report": plan.folder.report if plan.folder.report.is_file() else None})
+        return
     table = Table(box=None, pad_edge=False)
     for column in ("run", "state", ""):
         table.add_column(column)
@@ -105,7 +115,7 @@ def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> 
     for grid_run in grid_runs:
         state = plan.folder.state(grid_run)
         counts[state] = counts.get(state, 0) + 1
-        table.add_row(grid_run.name, state, _details(plan.folder, grid_run, state))
+        table.add_row(grid_run.name, state, _details(_facts(plan.folder, grid_run, state)))
     console = Console(highlight=False)
     console.print(table, soft_wrap=True)
     console.print(
@@ -113,20 +123,35 @@ def _list(grid: Path | None, out: Path, only: list[str], retry_failed: bool) -> 
     )
 
 
-def _details(folder: ExperimentFolder, grid_run: GridRun, state: str) -> str:
-    from rich.markup import escape
-
+def _facts(folder: ExperimentFolder, grid_run: GridRun, state: str) -> dict[str, Any]:
+    """Return the name and state of a grid run, the mAP of its best epoch, its error, and how far it is."""
+    facts: dict[str, Any] = {
+        "name": grid_run.name,
+        "state": state,
+        "mAP": None,
+        "error": None,
+        "epochs": None,
+    }
     if state == "done":
-        score = folder.result(grid_run)["models"]["best"]["mAP"]
-        return "" if score is None else f"mAP {100 * score:.1f}"
-    if state == "failed":
-        return escape(folder.failure(grid_run)["error"])
-    if state == "started":
+        facts["mAP"] = folder.result(grid_run)["models"]["best"]["mAP"]
+    elif state == "failed":
+        facts["error"] = folder.failure(grid_run)["error"]
+    elif state == "started":
         from satl.runs.run_folder import RunFolder
 
         run = RunFolder(folder.run_path(grid_run))
-        return f"{len(run.read_metrics())} of {run.read_config().training.epochs} epochs"
-    return ""
+        facts["epochs"] = {"done": len(run.read_metrics()), "asked": run.read_config().training.epochs}
+    return facts
+
+
+def _details(facts: dict[str, Any]) -> str:
+    from rich.markup import escape
+
+    if facts["error"] is not None:
+        return escape(facts["error"])
+    if facts["epochs"] is not None:
+        return f"{facts['epochs']['done']} of {facts['epochs']['asked']} epochs"
+    return "" if facts["mAP"] is None else f"mAP {100 * facts['mAP']:.1f}"
 
 
 def _listener() -> ProgressListener:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
+
 _SHOWN = 20
 
 
@@ -22,6 +24,7 @@ def figures(
     epoch: Annotated[
         int | None, typer.Option(min=1, help="Epoch of figure 8, one that training.keep_epochs kept.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw the figures of the paper from runs; print for each what was drawn, or what it still needs."""
     from rich.console import Console
@@ -37,6 +40,7 @@ def figures(
     console = Console(highlight=False, markup=False, soft_wrap=True)
     names = [name.strip() for name in formats.split(",") if name.strip()]
     lacking: dict[str, None] = {}
+    rows = []
     for drawn in draw_each(folders, out, names or ["svg"], numbers, progress.print, epoch):
         lacking |= dict.fromkeys(drawn.lacking)
         if drawn.files:
@@ -45,7 +49,14 @@ def figures(
         else:
             assert drawn.missing is not None
             said = f"not drawn, {drawn.missing.worded(shell_words).rstrip('.')}"
-        console.print(f"figure {drawn.number:>2}  {drawn.title}: {said}")
+        needs = None if drawn.missing is None else drawn.missing.worded(shell_words)
+        rows.append(
+            {"number": drawn.number, "title": drawn.title, "files": list(drawn.files), "needs": needs}
+        )
+        if not as_json:
+            console.print(f"figure {drawn.number:>2}  {drawn.title}: {said}")
+    if as_json:
+        print_json({"figures": rows})
     if lacking:
         shown, more = "".join(list(lacking)[:_SHOWN]), len(lacking) - _SHOWN
         rest = f" and {more} more characters" if more > 0 else ""

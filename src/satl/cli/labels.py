@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
 from satl.errors import ConfigError, EncodingError, in_shell
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def inspect_command(
             "all copies.",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show what a label table knows: coverage per class, thin classes, broken image files."""
     from satl.labels import inspect_table
@@ -80,7 +80,7 @@ def inspect_command(
     source = _open(table, encoding, truth, ignore_column, dataset, option)
     report = inspect_table(source, None if images is None else _inspect_images(source.table, images))
     if as_json:
-        typer.echo(json.dumps(report.as_dict(), indent=2))
+        print_json(report.as_dict())
     else:
         _print_report(report, show_all, source.table.images)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from satl.cli.json_output import JsonOption, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,6 +23,7 @@ def methods(
     rules: Annotated[
         bool, typer.Option("--rules", help="The threshold rules instead of the methods.")
     ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """List the methods, or show what one is made of, where it comes from and what can be set."""
     from rich.console import Console
@@ -30,7 +33,11 @@ def methods(
 
     console = Console(highlight=False, markup=False)
     if name is None and not rules:
-        _print_methods(console, listed_methods().values())
+        listed = listed_methods().values()
+        if as_json:
+            print_json({"methods": [method._asdict() for method in listed]})
+        else:
+            _print_methods(console, listed)
         return
     from satl.methods import METHODS
     from satl.methods.method_parts import RULES
@@ -41,7 +48,9 @@ def methods(
         if not rules and name in RULES:
             hint = f"; it is a threshold rule: satl methods --rules {name}"
         raise ConfigError(f"there is no {'rule' if rules else 'method'} '{name}'{hint}.")
-    if rules:
+    if as_json:
+        print_json(_rules(name) if name is None or rules else _method(METHODS[name]))
+    elif rules:
         _print_rules(console, name)
     elif name is not None:
         _print_method(console, METHODS[name])
@@ -79,7 +88,6 @@ def _short(reference: str) -> str:
 
 
 def _print_method(console: Console, method: Method) -> None:
-    from satl.methods import configure
     from satl.methods.method_parts import GENERATORS, LOSSES
 
     console.print(method.name, style="bold")
@@ -102,18 +110,8 @@ def _print_method(console: Console, method: Method) -> None:
         for name in further:
             console.print(f"{'can have':<12}method.{section}.{name}  {kinds[name].summary}", soft_wrap=True)
     console.print()
-    _, parameters = configure(method, {})
-    console.print(f"method.network.name = {method.network}  The network.", soft_wrap=True)
-    _print_section(console, "method.network", parameters.network)
-    for name, own in parameters.generators.items():
-        _print_section(console, f"method.generators.{name}", own)
-    if parameters.thresholds is not None:
-        console.print(f"method.thresholds.rule = {method.rule}  The threshold rule.", soft_wrap=True)
-        _print_section(console, "method.thresholds", parameters.thresholds)
-    for name, own in parameters.losses.items():
-        _print_section(console, f"method.losses.{name}", own)
-    if parameters.teacher is not None:
-        _print_section(console, "method.teacher", parameters.teacher)
+    for setting in _settings_of(method):
+        _print_setting(console, setting)
 
 
 def _print_rules(console: Console, name: str | None) -> None:
@@ -121,7 +119,9 @@ def _print_rules(console: Console, name: str | None) -> None:
 
     for rule in RULES if name is None else (name,):
         console.print(f"{rule}  {RULES[rule].summary}", soft_wrap=True)
-        _print_section(console, "    method.thresholds", RULES[rule].parameters())
+        for setting in _settings("method.thresholds", RULES[rule].parameters()):
+            console.print("    ", end="")
+            _print_setting(console, setting)
     if name is None:
         console.print()
         console.print(
@@ -131,7 +131,60 @@ def _print_rules(console: Console, name: str | None) -> None:
         )
 
 
-def _print_section(console: Console, section: str, parameters: Parameters) -> None:
-    """Print the keys of a part with their defaults."""
-    for name, field in type(parameters).model_fields.items():
-        console.print(f"{section}.{name} = {getattr(parameters, name)}  {field.description}", soft_wrap=True)
+def _print_setting(console: Console, setting: dict[str, Any]) -> None:
+    console.print(f"{setting['key']} = {setting['default']}  {setting['meaning']}", soft_wrap=True)
+
+
+def _method(method: Method) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "summary": method.summary,
+        "reference": method.reference,
+        "framework": method.framework,
+        "network": method.network,
+        "generators": method.generators,
+        "rule": method.rule,
+        "stage1": method.stage1,
+        "stage2": method.stage2,
+        "settings": _settings_of(method),
+    }
+
+
+def _rules(name: str | None) -> dict[str, Any]:
+    from satl.methods.method_parts import RULES
+
+    shown = [
+        {
+            "name": rule,
+            "summary": RULES[rule].summary,
+            "settings": _settings("method.thresholds", RULES[rule].parameters()),
+        }
+        for rule in (RULES if name is None else (name,))
+    ]
+    return {"rules": shown}
+
+
+def _settings_of(method: Method) -> list[dict[str, Any]]:
+    """Return what can be set of a method: key, default and meaning."""
+    from satl.methods import configure
+
+    _, parameters = configure(method, {})
+    found = [{"key": "method.network.name", "default": method.network, "meaning": "The network."}]
+    found += _settings("method.network", parameters.network)
+    for name, own in parameters.generators.items():
+        found += _settings(f"method.generators.{name}", own)
+    if parameters.thresholds is not None:
+        rule = {"key": "method.thresholds.rule", "default": method.rule, "meaning": "The threshold rule."}
+        found += [rule, *_settings("method.thresholds", parameters.thresholds)]
+    for name, own in parameters.losses.items():
+        found += _settings(f"method.losses.{name}", own)
+    if parameters.teacher is not None:
+        found += _settings("method.teacher", parameters.teacher)
+    return found
+
+
+def _settings(section: str, parameters: Parameters) -> list[dict[str, Any]]:
+    return [
+        {"key": f"{section}.{name}", "default": getattr(parameters, name), "meaning": field.description}
+        for name, field in type(parameters).model_fields.items()
+    ]

@@ -6,23 +6,31 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
 from satl.errors import ConfigError
 
 
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Print this recipe as YAML, to be edited.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """List the published settings, or print one as a configuration file."""
-    from satl.recipes import read_recipe, recipe_datasets
+    from satl.recipes import read_recipe, recipe_datasets, recipe_names
 
     if name is not None:
-        import yaml
-
         try:
             recipe = read_recipe(name)
         except ConfigError as error:  # here its name is no option
             raise ConfigError(error.what, where=name, remedy=error.remedy) from None
+        if as_json:
+            print_json(recipe)
+            return
+        import yaml
+
         typer.echo(yaml.safe_dump(recipe, sort_keys=False), nl=False)
+        return
+    if as_json:
+        print_json({"recipes": recipe_names()})
         return
     from satl.recipes.method_list import listed_methods
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
 from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.cli.wording import percent
 from satl.errors import ConfigError, TableError, first_of, nearest
@@ -59,7 +59,7 @@ def thresholds(
     ignore_column: IgnoreOption = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="File to write: .csv.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Choose one threshold per class from scores and labels, and count what it accepts."""
     from satl.files import check_out
@@ -97,7 +97,7 @@ def thresholds(
     if out is not None:
         write_rule_thresholds(out, rule, rows)
     if as_json:
-        typer.echo(json.dumps({"rule": rule, "classes": [row.as_dict() for row in rows]}))
+        print_json({"rule": rule, "classes": [row.as_dict() for row in rows]})
     else:
         _print(rows, rule, file, table, out)
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from satl.errors import Argument, ConfigError, Sentence, Task, nearest
 from satl.recipes.method_list import listed_methods
 
@@ -60,5 +58,7 @@ def read_recipe(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
+    import yaml  # here, because lists of names start sooner without it
+
     content: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return content
