@@ -119,7 +119,7 @@ def agrees(shown: Any, found: Any, place: str = "") -> list[str]:
 def check(satl: Satl, command: str, *arguments: object, shown: int = 0, code: int = 0) -> dict[str, Any]:
     """Run a command with ``--json``; its output is one object with the keys of the page."""
     ended, out, _ = satl(command, *arguments, "--json")
-    assert ended == code
+    assert ended == code, out
     assert out.isascii()
     found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert agrees(documented(command)[shown], found) == []

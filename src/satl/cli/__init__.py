@@ -82,7 +82,6 @@ def _run() -> None:
         name="satl",
         help="Multi-label image recognition when most labels are missing.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # boxes and colours would double the time until the help is there
         cls=_Commands,
@@ -90,9 +89,9 @@ def _run() -> None:
     )
     app.callback()(_options)
     # Of the commands only the one that is called is read: the others would take time and change nothing.
-    add_commands(app, *(name for name in sys.argv[1:2] if name in _COMMANDS))
+    add_commands(app, *(name for name in _words()[1:2] if name in _COMMANDS))
     try:
-        app()
+        app(prog_name="satl")
     except SatlError as error:
         from satl.cli.wording import shell_words
 
@@ -121,6 +120,15 @@ def _print_mistake(label: str, message: str) -> None:
     from rich.markup import escape
 
     Console(stderr=True, soft_wrap=True, highlight=False).print(f"{label}{escape(message)}")
+
+
+def _words() -> list[str]:
+    """Return the words of the command line; where a shell asks how one could go on, those it has so far."""
+    if "_SATL_COMPLETE" not in os.environ:
+        return sys.argv
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    *complete, _ = line.split(" ")  # the last may be the beginning of a name
+    return " ".join(complete).split()
 
 
 def add_commands(app: typer.Typer, *names: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from satl.cli.complete import OutArgument
+from satl.cli.completion import one_of
 from satl.cli.json_output import JsonOption, print_json
 from satl.cli.wording import percent
 from satl.errors import ConfigError, in_shell, nearest
@@ -28,7 +29,12 @@ _MEASURES = (
 def audit_command(
     out: OutArgument,
     action: Annotated[
-        str, typer.Argument(metavar="draw|read", help="Draw cells to label, or read them back.")
+        str,
+        typer.Argument(
+            metavar="draw|read",
+            help="Draw cells to label, or read them back.",
+            autocompletion=one_of("draw", "read"),
+        ),
     ],
     answers: Annotated[
         Path | None, typer.Argument(metavar="[AUDIT]", help="For read: the file with your answers.")
@@ -37,7 +43,12 @@ def audit_command(
         int, typer.Option("-n", "--size", min=1, help="For draw: cells of each band (present, absent, ...).")
     ] = 50,
     by: Annotated[
-        str, typer.Option("--by", help="For draw: class, or table for one estimate with far fewer labels.")
+        str,
+        typer.Option(
+            "--by",
+            help="For draw: class, or table for one estimate with far fewer labels.",
+            autocompletion=one_of("class", "table"),
+        ),
     ] = "class",
     seed: Annotated[int, typer.Option("--seed", min=0, help="For draw: seed of the sample.")] = 0,
     target: Annotated[

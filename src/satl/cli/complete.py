@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from satl.cli.completion import one_of
 from satl.cli.embed import StrideOption
 from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import ConfigError, in_shell, nearest
@@ -51,7 +52,8 @@ def complete_command(
     transfer: Annotated[
         str,
         typer.Option(
-            help="same: known cells are a random choice. prevalence: positives may be rarer among the unknown."
+            help="same: known cells are a random choice. prevalence: positives may be rarer among the unknown.",
+            autocompletion=one_of("same", "prevalence"),
         ),
     ] = "same",
     review_only: Annotated[
@@ -108,7 +110,9 @@ def complete_command(
     ] = None,
     encoding: EncodingOption = None,
     ignore_column: IgnoreOption = None,
-    checkpoint: Annotated[str, typer.Option(help="Of RUN: best or last.")] = "best",
+    checkpoint: Annotated[
+        str, typer.Option(help="Of RUN: best or last.", autocompletion=one_of("best", "last"))
+    ] = "best",
     list_all: Annotated[
         bool,
         typer.Option("--list-all", help="List every cell in changes.csv, also those that stay unknown."),

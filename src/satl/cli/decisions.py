@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.completion import one_of
+
 if TYPE_CHECKING:
     from satl.export import ImportReport
     from satl.review import MergeReport, PairAgreement
@@ -17,6 +19,7 @@ DisagreementsOption = Annotated[
     typer.Option(
         "--disagreements",
         help="Cells that annotators disagree about: leave (as they are), latest or majority.",
+        autocompletion=one_of("leave", "latest", "majority"),
     ),
 ]
 

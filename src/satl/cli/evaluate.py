@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.completion import one_of
 from satl.cli.json_output import JsonOption, print_json
 from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
 from satl.cli.wording import percent
@@ -16,11 +17,17 @@ from satl.cli.wording import percent
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
     split: Annotated[
-        str | None, typer.Option(help="train, val or test; by default test if there is one.")
+        str | None,
+        typer.Option(
+            help="train, val or test; by default test if there is one.",
+            autocompletion=one_of("train", "val", "test"),
+        ),
     ] = None,
     threshold: ThresholdOption = None,
     thresholds: ThresholdsOption = None,
-    checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    checkpoint: Annotated[
+        str, typer.Option(help="best or last.", autocompletion=one_of("best", "last"))
+    ] = "best",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write into instead of RUN.")
     ] = None,

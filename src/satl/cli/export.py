@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from satl.cli.completion import TOOLS, one_of
 from satl.cli.decisions import (
     DisagreementsOption,
     agreement_lines,
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from satl.export import Sent, ServerProject, Source
 
 FORMATS_HELP = "Such as label-studio, fiftyone, cvat, huggingface, coco, wide or long."
-FormatOption = Annotated[str, typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP)]
+FormatOption = Annotated[
+    str,
+    typer.Option("-f", "--format", metavar="FORMAT", help=FORMATS_HELP, autocompletion=one_of(*TOOLS)),
+]
 ServerOption = Annotated[
     str | None,
     typer.Option(
@@ -62,7 +66,9 @@ def export_command(
     band: Annotated[
         list[str] | None,
         typer.Option(
-            "--band", help="Suggestions to export: accepted or review; repeatable. Both if left out."
+            "--band",
+            help="Suggestions to export: accepted or review; repeatable. Both if left out.",
+            autocompletion=one_of("accepted", "review"),
         ),
     ] = None,
     suggestions_only: Annotated[
@@ -223,6 +229,7 @@ def import_command(
             "--unticked",
             help="For label-studio: what a class is that a person ticked neither as present nor as absent, "
             "unknown or absent.",
+            autocompletion=one_of("unknown", "absent"),
         ),
     ] = "unknown",
     replace_known: ReplaceKnownOption = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.completion import DATASETS, ENCODINGS, one_of
 from satl.cli.json_output import JsonOption, print_json
 from satl.errors import ConfigError, EncodingError, in_shell
 
@@ -30,7 +31,9 @@ TableArgument = Annotated[
 SourceArgument = Annotated[
     Path, typer.Argument(metavar="SOURCE", help="Label table, or the folder of a data set with --dataset.")
 ]
-EncodingOption = Annotated[str | None, typer.Option("--encoding", help=ENCODING_HELP)]
+EncodingOption = Annotated[
+    str | None, typer.Option("--encoding", help=ENCODING_HELP, autocompletion=one_of(*ENCODINGS))
+]
 TruthOption = Annotated[Path | None, typer.Option("--truth", help="A second table with the hidden truth.")]
 IgnoreOption = Annotated[
     list[str] | None,
@@ -44,7 +47,9 @@ ReplaceKnownOption = Annotated[
 DatasetOption = Annotated[
     str | None,
     typer.Option(
-        "--dataset", help="Read a data set in its published layout: coco2014, vg200, voc2007, chexpert, ..."
+        "--dataset",
+        help="Read a data set in its published layout: coco2014, vg200, voc2007, chexpert, ...",
+        autocompletion=one_of(*DATASETS),
     ),
 ]
 OptionsOption = Annotated[
@@ -146,11 +151,16 @@ def convert_command(
             "--format",
             help="Kind of TARGET where its extension has several: long or positives (.csv, .tsv; long also "
             ".parquet), coco or lvis (.json). A .csv or .parquet file is wide without it.",
+            autocompletion=one_of("long", "positives", "coco", "lvis"),
         ),
     ] = None,
     to_encoding: Annotated[
         str | None,
-        typer.Option("--to-encoding", help="Encoding of TARGET; else one that reads back by itself."),
+        typer.Option(
+            "--to-encoding",
+            help="Encoding of TARGET; else one that reads back by itself.",
+            autocompletion=one_of(*ENCODINGS),
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite TARGET.")] = False,
 ) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from satl.cli.completion import method_or_rule
 from satl.cli.json_output import JsonOption, print_json
 
 if TYPE_CHECKING:
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(help="Show one method in full, or one rule with --rules.")
+        str | None,
+        typer.Argument(
+            help="Show one method in full, or one rule with --rules.", autocompletion=method_or_rule
+        ),
     ] = None,
     rules: Annotated[
         bool, typer.Option("--rules", help="The threshold rules instead of the methods.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from satl.cli.completion import one_of
 from satl.cli.threshold_options import (
     ThresholdOption,
     ThresholdsOption,
@@ -23,7 +24,9 @@ def onnx(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write: .onnx.")],
     threshold: ThresholdOption = None,
     thresholds: ThresholdsOption = None,
-    checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    checkpoint: Annotated[
+        str, typer.Option(help="best or last.", autocompletion=one_of("best", "last"))
+    ] = "best",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --out.")] = False,
 ) -> None:
     """Write a run as one ONNX file with the thresholds inside, for use without satl and torch."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from satl.cli.completion import one_of
 from satl.cli.threshold_options import (
     ThresholdOption,
     ThresholdsOption,
@@ -39,7 +40,9 @@ def predict(
     ],
     threshold: ThresholdOption = None,
     thresholds: ThresholdsOption = None,
-    checkpoint: Annotated[str, typer.Option(help="best or last.")] = "best",
+    checkpoint: Annotated[
+        str, typer.Option(help="best or last.", autocompletion=one_of("best", "last"))
+    ] = "best",
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Images in a batch; 64 by default, 4096 for features.")
     ] = None,

@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.completion import recipe
 from satl.cli.json_output import JsonOption, print_json
 from satl.errors import ConfigError
 
 
 def recipes(
-    name: Annotated[str | None, typer.Argument(help="Print this recipe as YAML, to be edited.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Print this recipe as YAML, to be edited.", autocompletion=recipe)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the published settings, or print one as a configuration file."""
@@ -19,15 +22,15 @@ def recipes(
 
     if name is not None:
         try:
-            recipe = read_recipe(name)
+            content = read_recipe(name)
         except ConfigError as error:  # here its name is no option
             raise ConfigError(error.what, where=name, remedy=error.remedy) from None
         if as_json:
-            print_json(recipe)
+            print_json(content)
             return
         import yaml
 
-        typer.echo(yaml.safe_dump(recipe, sort_keys=False), nl=False)
+        typer.echo(yaml.safe_dump(content, sort_keys=False), nl=False)
         return
     if as_json:
         print_json({"recipes": recipe_names()})

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from satl.cli.complete import OutArgument
+from satl.cli.completion import one_of
 from satl.cli.decisions import (
     DisagreementsOption,
     agreement_lines,
@@ -86,7 +87,11 @@ def merge(
     new: Annotated[Path, typer.Option("-o", "--out", metavar="NEW", help="The table to write.")],
     include: Annotated[
         str | None,
-        typer.Option("--include", help="accepted: also the cells that were accepted and nobody looked at."),
+        typer.Option(
+            "--include",
+            help="accepted: also the cells that were accepted and nobody looked at.",
+            autocompletion=one_of("accepted"),
+        ),
     ] = None,
     replace_known: ReplaceKnownOption = False,
     disagreements: DisagreementsOption = "leave",

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.completion import one_of
+
 
 def scenes(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the images and labels.csv.")],
@@ -15,9 +17,16 @@ def scenes(
     size: Annotated[int, typer.Option("--size", help="Side of an image in pixels.")] = 96,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the images.")] = 0,
     objects: Annotated[
-        str, typer.Option("--objects", help="few (2 to 4 classes in a picture) or many (8 to 14, smaller).")
+        str,
+        typer.Option(
+            "--objects",
+            help="few (2 to 4 classes in a picture) or many (8 to 14, smaller).",
+            autocompletion=one_of("few", "many"),
+        ),
     ] = "few",
-    image_format: Annotated[str, typer.Option("--format", help="png or jpg.")] = "png",
+    image_format: Annotated[
+        str, typer.Option("--format", help="png or jpg.", autocompletion=one_of("png", "jpg"))
+    ] = "png",
     force: Annotated[
         bool, typer.Option("--force", help="Replace a labels.csv and images of the same names.")
     ] = False,

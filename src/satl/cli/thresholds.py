@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from satl.cli.completion import rule as complete_rule
 from satl.cli.json_output import JsonOption, print_json
 from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.cli.wording import percent
@@ -30,7 +31,12 @@ def thresholds(
         ),
     ],
     rule: Annotated[
-        str, typer.Option("--rule", help="How to choose; `satl methods --rules` lists the rules.")
+        str,
+        typer.Option(
+            "--rule",
+            help="How to choose; `satl methods --rules` lists the rules.",
+            autocompletion=complete_rule,
+        ),
     ],
     labels: Annotated[
         Path | None, typer.Option("--labels", help="Label table; not needed where an .npz holds them.")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from satl.cli.completion import recipe as complete_recipe
 from satl.errors import ConfigError, in_shell
 
 
@@ -17,7 +18,10 @@ def train(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="New folder for the run.")] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help="A published setting instead of CONFIG: DATASET/METHOD; see `satl recipes`."),
+        typer.Option(
+            help="A published setting instead of CONFIG: DATASET/METHOD; see `satl recipes`.",
+            autocompletion=complete_recipe,
+        ),
     ] = None,
     data_folder: Annotated[
         Path | None,

@@ -36,15 +36,32 @@ def listed_methods() -> dict[str, ListedMethod]:
     >>> listed_methods()["sst+satl"].framework
     'sst'
     """
+    kept = _kept()
+    if kept is None:
+        return declared_methods()
+    return {entry["name"]: ListedMethod(**entry) for entry in kept["methods"]}
+
+
+def listed_rules() -> tuple[str, ...]:
+    """Return the names of all threshold rules, in the order of registration.
+
+    >>> "semantic" in listed_rules()
+    True
+    """
+    kept = _kept()
+    return declared_rules() if kept is None else tuple(kept["rules"])
+
+
+def _kept() -> dict[str, Any] | None:
+    """Return the kept list, or None where the declarations must be asked."""
     # The name of the entry point stands here too: asking satl.methods for it would load torch.
-    if "satl.methods" not in sys.modules and not entry_points(group="satl.methods"):
-        try:
-            kept = json.loads(FILE.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            kept = {}
-        if kept.get("digest") == _digest():
-            return {entry["name"]: ListedMethod(**entry) for entry in kept["methods"]}
-    return declared_methods()
+    if "satl.methods" in sys.modules or entry_points(group="satl.methods"):
+        return None
+    try:
+        kept: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return kept if kept.get("digest") == _digest() else None
 
 
 def declared_methods() -> dict[str, ListedMethod]:
@@ -59,9 +76,19 @@ def declared_methods() -> dict[str, ListedMethod]:
     }
 
 
+def declared_rules() -> tuple[str, ...]:
+    """Return the names of all threshold rules from the declarations, which loads torch."""
+    from satl.methods import METHODS
+    from satl.methods.method_parts import RULES
+
+    assert METHODS  # whose files register the rules
+    return tuple(RULES)
+
+
 def method_list() -> dict[str, Any]:
     """Return the content of ``method_list.json``."""
-    return {"digest": _digest(), "methods": [method._asdict() for method in declared_methods().values()]}
+    methods = [method._asdict() for method in declared_methods().values()]
+    return {"digest": _digest(), "methods": methods, "rules": list(declared_rules())}
 
 
 def _digest() -> str:
