@@ -142,6 +142,9 @@ def test_of_a_table(satl: Satl, pictures: Path) -> None:
 def test_of_runs(satl: Satl, tiny_run: Path, tmp_path: Path) -> None:
     found = check(satl, "evaluate", tiny_run, "-o", tmp_path)
     assert found == json.loads((tmp_path / f"evaluation-{found['split']}.json").read_text())
+    pushed = check(satl, "push", tiny_run, "me/first")
+    assert pushed["uploaded_to"] is None
+    assert "README.md" in [file["name"] for file in pushed["files"]]
     other = Path(shutil.copytree(tiny_run, tmp_path / "other"))
     shutil.copy(tmp_path / f"evaluation-{found['split']}.json", other)
     config = (other / "config.yaml").read_text()

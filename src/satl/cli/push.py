@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from satl.cli.json_output import JsonOption, print_json
+
 
 def push(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
@@ -18,6 +20,7 @@ def push(
     completed: Annotated[
         Path | None, typer.Option(help="Folder that `satl complete` wrote with this run, for the card.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Upload the model of a run with its card: no pictures, no tables, no decisions; lists the files without --yes."""
     from satl.errors import in_shell
@@ -25,6 +28,10 @@ def push(
 
     require_repository(repository)
     with shared_folder(run, completed) as shared:
+        if as_json:
+            files = [{"name": name, "bytes": size} for name, size in shared.sizes.items()]
+            print_json({"files": files, "uploaded_to": push_run(shared, repository, public) if yes else None})
+            return
         for name, size in shared.sizes.items():
             typer.echo(f"{size:>15,}  {name}")
         typer.echo(f"{sum(shared.sizes.values()):>15,}  bytes in {len(shared.sizes)} files")
