@@ -173,7 +173,9 @@ def _settings_of(method: Method) -> list[dict[str, Any]]:
     from satl.methods import configure
 
     _, parameters = configure(method, {})
-    found = [{"key": "method.network.name", "default": method.network, "meaning": "The network."}]
+    found: list[dict[str, Any]] = [
+        {"key": "method.network.name", "default": method.network, "meaning": "The network."}
+    ]
     found += _settings("method.network", parameters.network)
     for name, own in parameters.generators.items():
         found += _settings(f"method.generators.{name}", own)
