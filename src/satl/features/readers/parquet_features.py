@@ -10,6 +10,7 @@ from typing import Any
 from satl.features.feature_reader import FeatureFile, FeatureReader, register_feature_reader
 from satl.features.list_columns import column_ids, find_columns, list_blocks
 from satl.labels.io.arrow_files import arrow_errors, checked
+from satl.labels.io.parquet_pages import open_parquet_file
 from satl.scores.score_reader import has_extension
 
 _ROWS_AT_ONCE = 4096
@@ -20,13 +21,12 @@ _BUFFER = 1 << 16
 def open_parquet(path: Path) -> Iterator[FeatureFile]:
     """Open a Parquet file of features."""
     import pyarrow as pa
-    import pyarrow.parquet
 
     with ExitStack() as opened:
         opened.callback(pa.default_memory_pool().release_unused)
         opened.enter_context(arrow_errors(path, "Parquet"))
         # Pages are read as they are needed: a row group may hold the whole table.
-        file = pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
+        file = open_parquet_file(path, buffer_size=_BUFFER, pre_buffer=False)
         opened.callback(file.close)
 
         def read(name: str) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from satl.errors import TableError, first_line
 from satl.files import file_ending
 from satl.labels.io.arrow_sizes import message_size
 from satl.labels.io.compressed import most_bytes, too_large
+from satl.labels.io.parquet_pages import open_parquet_file
 
 Data = TypeVar("Data", bound=Any)
 
@@ -65,13 +66,8 @@ def arrow_kind(path: Path) -> str:
 
 def arrow_columns(path: Path) -> tuple[list[str], list[Any], str | None]:
     """Return the names of the columns of a Parquet or Arrow file, the columns, and the encoding that it states."""
-    import pyarrow.parquet
-
     with arrow_errors(path, arrow_kind(path)):
-        if file_ending(path) in FEATHER:
-            arrow = _read_feather(path)
-        else:
-            arrow = checked(pyarrow.parquet.ParquetFile(path).read())
+        arrow = _read_feather(path) if file_ending(path) in FEATHER else _read_parquet(path)
         stated = (arrow.schema.metadata or {}).get(ENCODING_KEY)
         header = arrow.schema.names
     # pandas stores the row numbers of a frame under this name: they are not a class.
@@ -110,6 +106,11 @@ def write_arrow(arrow: Any, path: Path) -> None:
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, arrow.schema, options=options) as writer:
         writer.write_table(arrow)
+
+
+def _read_parquet(path: Path) -> Any:
+    with open_parquet_file(path) as file:
+        return checked(file.read())
 
 
 def _open_feather(source: Any) -> Any:

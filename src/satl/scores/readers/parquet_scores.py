@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from satl.labels.io.arrow_files import arrow_errors, checked
+from satl.labels.io.parquet_pages import open_parquet_file
 from satl.scores.arrow_columns import open_columns, require_numbers
 from satl.scores.score_reader import ScoreFile, ScoreReader, has_extension, register_reader
 
@@ -21,13 +22,12 @@ def open_parquet(
 ) -> Iterator[ScoreFile]:
     """Open a Parquet file of scores; columns called ``leave_out`` are not classes."""
     import pyarrow as pa
-    import pyarrow.parquet
 
     with ExitStack() as opened:
         opened.callback(pa.default_memory_pool().release_unused)
         opened.enter_context(arrow_errors(path, "Parquet"))
         # Pages are read as they are needed: a row group may hold the whole table.
-        file = pyarrow.parquet.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False)
+        file = open_parquet_file(path, buffer_size=_BUFFER, pre_buffer=False)
         opened.callback(file.close)
         header = [name for name in file.schema_arrow.names if name not in leave_out]
 
