@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import gc
 import os
 import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 
@@ -18,6 +21,9 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=1_000_000, help="inputs over all targets")
     parser.add_argument("--seed", type=int, default=0, help="of the inputs; the same gives the same inputs")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no further input after so many"
+    )
     parser.add_argument("--only", default="*", help="targets, such as 'labels/*'")
     parser.add_argument(
         "--failures", type=Path, default=Path("fuzz-failures"), help="folder for inputs that fail"
@@ -44,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         return coverage_guided.run(given.only, given.count, given.failures)
     import fuzz.targets  # noqa: F401  (registers every target)
-    from fuzz.runner import Suite, shared_out, table
+    from fuzz.runner import HEADING, Suite, shared_out, summary
     from fuzz.targets.registry import TARGETS
 
     chosen = [target for name, target in TARGETS.items() if fnmatch.fnmatch(name, given.only)]
@@ -58,16 +64,29 @@ def main(arguments: list[str] | None = None) -> int:
         return repeat(chosen[0], given.repeat)
     import_all()
     began = time.monotonic()
-    suite = Suite(given.seed, given.failures, given.jobs)
-    outcomes = suite.run(chosen, shared_out(chosen, given.count))
-    print("\n".join(table(outcomes)))
+    print(HEADING, flush=True)
+    suite = Suite(given.seed, given.failures, given.jobs, until=began + given.seconds)
+    counts = shared_out(chosen, given.count)
+    outcomes = suite.run(chosen, counts, told)
+    print(summary(outcomes))
     print(f"{time.monotonic() - began:,.0f} s, seed {given.seed}")
     for name, outcome in outcomes.items():
         for what, file in outcome.kept:
             print(f"{what}\n    python -m fuzz --only '{name}' --repeat {file}")
     faults = sum(sum(outcome.faults.values()) for outcome in outcomes.values())
     print(f"{faults:,} inputs failed." if faults else "Only satl's own error came out.")
-    return 1 if faults else 0
+    left = sum(counts.values()) - sum(outcome.inputs for outcome in outcomes.values())
+    if left:
+        print(f"The time was over before the last {left:,} inputs.")
+    return 1 if faults or left else 0
+
+
+def told(name: str, outcome: object) -> None:
+    """Print what came out of a target, at once."""
+    from fuzz.runner import Outcome, lines
+
+    assert isinstance(outcome, Outcome)
+    print("\n".join(lines(name, outcome)), flush=True)
 
 
 def import_all() -> None:
@@ -77,10 +96,16 @@ def import_all() -> None:
     import pyarrow.parquet  # noqa: F401
     from PIL import Image
 
+    for name in ("pandas", "openpyxl", "multiprocessing.pool", "xml.etree.ElementTree", "encodings.idna"):
+        with suppress(ImportError):
+            import_module(name)  # a second of every target that pyarrow imports pandas for
+
     from satl.images.decode import jpeg_decoder
 
     Image.init()
     jpeg_decoder()
+    gc.collect()
+    gc.freeze()  # or every process copies what the collector only looks at
 
 
 def repeat(target: object, file: Path) -> int:

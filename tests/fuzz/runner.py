@@ -19,7 +19,7 @@ import traceback
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -108,19 +108,42 @@ class Suite:
         failures: folder for inputs that failed.
         jobs: processes at once.
         limit_memory: whether processes may take only so much memory.
+        until: `time.monotonic()` at which no further input begins.
     """
 
-    def __init__(self, seed: int, failures: Path, jobs: int = 1, limit_memory: bool = True) -> None:
+    def __init__(
+        self,
+        seed: int,
+        failures: Path,
+        jobs: int = 1,
+        limit_memory: bool = True,
+        until: float = float("inf"),
+    ) -> None:
         self.seed, self.failures, self.jobs, self.limit_memory = seed, failures, jobs, limit_memory
+        self.until = until
 
-    def run(self, targets: Sequence[Target], counts: Mapping[str, int]) -> dict[str, Outcome]:
-        """Run each target on as many inputs as ``counts`` says; return what came out by the names of targets."""
-        outcomes = {target.name: Outcome() for target in targets}
+    def run(
+        self,
+        targets: Sequence[Target],
+        counts: Mapping[str, int],
+        tell: Callable[[str, Outcome], object] | None = None,
+    ) -> dict[str, Outcome]:
+        """Run each target on as many inputs as ``counts`` says; return what came out by the names of targets.
+
+        Args:
+            targets: what is run; those that never began because the time was over are not in what is returned.
+            counts: inputs by the names of targets.
+            tell: is called with each target that has ended.
+        """
+        outcomes: dict[str, Outcome] = {}
         waiting = [target for target in targets if counts[target.name]][::-1]
         running: dict[int, _Process] = {}
         while waiting or running:
+            if time.monotonic() > self.until:
+                waiting.clear()
             while waiting and len(running) < self.jobs:
                 target = waiting.pop()
+                outcomes[target.name] = Outcome()
                 process = _Process(self, target, 0, counts[target.name])
                 running[process.pid] = process
             for pid, process in list(running.items()):
@@ -128,10 +151,13 @@ class Suite:
                 if status is None:
                     continue
                 del running[pid]
-                following = process.collect(outcomes[process.target.name], status)
-                if following < process.last:
+                name = process.target.name
+                following = process.collect(outcomes[name], status)
+                if following < process.last and time.monotonic() <= self.until:
                     again = _Process(self, process.target, following, process.last)
                     running[again.pid] = again
+                elif tell is not None:
+                    tell(name, outcomes[name])
             time.sleep(0.02)
         return outcomes
 
@@ -228,6 +254,8 @@ class _Process:
             state = [first, 0, 0, 0.0, 0, 0.0]
             end = _STATE.size
             for number in range(first, self.last):
+                if time.monotonic() > suite.until:
+                    break
                 data = make_input(target, suite.seed, number)
                 signal.setitimer(signal.ITIMER_PROF, _KILL_AFTER)
                 before = time.process_time()
@@ -273,22 +301,30 @@ def shared_out(targets: Sequence[Target], total: int) -> dict[str, int]:
     return counts
 
 
-def table(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
-    """Yield the lines of a table of what came out."""
-    numbers = f"{'inputs':>9} {'accepted':>9} {'refused':>9} {'uncaught':>8}"
-    yield f"{'target':<62} {numbers} {'slowest':>8} {'all':>8} {'memory':>8}"
+HEADING = (
+    f"{'target':<62} {'inputs':>9} {'accepted':>9} {'refused':>9} {'uncaught':>8}"
+    f" {'slowest':>8} {'all':>8} {'memory':>8}"
+)
+
+
+def lines(name: str, outcome: Outcome) -> Iterator[str]:
+    """Yield the line of a target in the table under :data:`HEADING`, and one for each kind of fault."""
+    yield _line(name, outcome)
+    for what, number in outcome.faults.most_common():
+        yield f"    {number:,} x {what}"
+
+
+def summary(outcomes: Mapping[str, Outcome]) -> str:
+    """Return the last line of the table: all targets together."""
     every = Outcome()
-    for name, outcome in outcomes.items():
-        yield _line(name, outcome)
-        for what, number in outcome.faults.most_common():
-            yield f"    {number:,} x {what}"
+    for outcome in outcomes.values():
         every.inputs += outcome.inputs
         every.accepted += outcome.accepted
         every.refused += outcome.refused
         every.seconds += outcome.seconds
         every.faults.update(outcome.faults)
         every.slowest, every.memory = max(every.slowest, outcome.slowest), max(every.memory, outcome.memory)
-    yield _line(f"{len(outcomes)} targets", every)
+    return _line(f"{len(outcomes)} targets", every)
 
 
 def _line(name: str, outcome: Outcome) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fuzz.targets  # noqa: F401  (registers every target)
-from fuzz.runner import Suite, make_input, shared_out, table, try_input
+from fuzz.runner import Suite, lines, make_input, shared_out, summary, try_input
 from fuzz.targets.registry import CORPUS, TARGETS, Target
 from satl.errors import SatlError
 
@@ -71,8 +71,8 @@ def test_faults_are_found_counted_and_kept(tmp_path: Path) -> None:
     assert "planted" in kinds  # the function it came from
     for what, file in outcome.kept:
         assert "SIGSEGV" in what or try_input(target, tmp_path, file.read_bytes())[0] != "refused"
-    lines = list(table({target.name: outcome}))
-    assert any("KeyError" in line for line in lines)
+    assert any("KeyError" in line for line in lines(target.name, outcome))
+    assert "120" in summary({target.name: outcome})
 
 
 def test_an_input_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +130,12 @@ def test_the_program_counts(tmp_path: Path) -> None:
     assert (
         run_program("--only", "labels/wide.csv", "--repeat", str(file), cwd=tmp_path).stdout == "accepted\n"
     )
+
+
+def test_what_the_time_was_too_short_for_is_said(tmp_path: Path) -> None:
+    done = run_program("--count", "300", "--only", "labels/*", "--seconds", "0", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "The time was over before the last 300 inputs." in done.stdout
 
 
 @pytest.mark.slow
