@@ -42,10 +42,10 @@ fuzz-short: $(VENV)/.ready
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m fuzz --count 20000 --jobs 2 2>/dev/null
 
 chaos: $(VENV)/.ready
-	$(PY) tests/chaos/suite.py
+	$(PY) tests/chaos/suite.py --jobs $(or $(JOBS),2)
 
 chaos-short: $(VENV)/.ready
-	$(PY) tests/chaos/suite.py --short
+	$(PY) tests/chaos/suite.py --short --jobs 2
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -335,7 +335,6 @@ def scenarios(base: Path) -> list[Scenario]:
     """Return all scenarios; ``base`` holds what :func:`make_inputs` wrote."""
     own = partial
     force = ("--force",)
-    answers = base / "acknowledged"
     features, vectors = own(_read_features, "features"), own(_read_features, "vectors.parquet")
     hugging = ("metadata.jsonl", "metadata.classes.json")
     return [
@@ -381,17 +380,17 @@ def scenarios(base: Path) -> list[Scenario]:
         ),
         Scenario(
             "review, one by one",
-            own(_decide, answers, 1),
+            own(_decide, base / "acknowledged-one", 1),
             (24, 4),
             prepare=own(_copy_reviewed, base),
-            check=own(_check_decisions, answers, 1),
+            check=own(_check_decisions, base / "acknowledged-one", 1),
         ),
         Scenario(
             "review, in bulk",
-            own(_decide, answers, 6),
+            own(_decide, base / "acknowledged-bulk", 6),
             (12, 3),
             prepare=own(_copy_reviewed, base),
-            check=own(_check_decisions, answers, 6),
+            check=own(_check_decisions, base / "acknowledged-bulk", 6),
         ),
         Scenario(
             "merge --force",

@@ -14,13 +14,16 @@ from __future__ import annotations
 import argparse
 import errno
 import gc
+import json
 import os
 import shutil
 import sys
 import tempfile
 import time
+import traceback
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from pathlib import Path
 
@@ -271,6 +274,36 @@ def unsynced(operations: list[list[str]]) -> list[str]:
     return [*wrong, *(f"names in {folder} are not synced" for folder in sorted(folders))]
 
 
+def each(scenarios: list[object], work: Path, jobs: int, short: bool, every: bool) -> Iterator[Tally]:
+    """Yield what was counted of each scenario as it ends; each has a process and a folder of its own."""
+    waiting, running = list(enumerate(scenarios)), dict[int, tuple[Path, str]]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            number, scenario = waiting.pop(0)
+            folder = work / f"scenario{number}"
+            folder.mkdir()
+            sys.stdout.flush()
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    os.environ["SATL_CACHE"] = str(folder / "cache")
+                    tally = Trials(scenario, folder, short, every).run()
+                    (folder / "tally.json").write_text(json.dumps(asdict(tally)))
+                    code = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(code)
+            running[child] = (folder / "tally.json", scenario.name)  # type: ignore[attr-defined]
+        child, status = os.wait()
+        file, name = running.pop(child)
+        if status == 0:
+            yield Tally(**json.loads(file.read_text()))
+        else:
+            yield Tally(name, failures=[f"the suite itself ended with {os.waitstatus_to_exitcode(status)}"])
+
+
 def report(tallies: list[Tally], seconds: float) -> str:
     """Return the table of counts, failures below it."""
     rows = [("scenario", "operations", "kills", "errors", "same bits", "failures", "seconds")]
@@ -314,7 +347,8 @@ def main() -> int:
     parser.add_argument("--short", action="store_true", help="a few trials of each scenario")
     parser.add_argument("--every", action="store_true", help="a trial for every operation and every write")
     parser.add_argument("--only", help="scenarios whose name contains this")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of the last trial")
+    parser.add_argument("--jobs", type=int, default=1, help="scenarios at once")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the last trials")
     chosen = parser.parse_args()
     begun = time.monotonic()
     if not has_shim() and _REASON not in os.environ:
@@ -339,13 +373,13 @@ def main() -> int:
         return 1
     _import_all((base / "modules").read_text().split())
     print(f"inputs after {time.monotonic() - begun:.0f} s", flush=True)
-    tallies = []
-    for scenario in scenarios(base):
-        if chosen.only is None or chosen.only in scenario.name:
-            tallies.append(Trials(scenario, work, chosen.short, chosen.every).run())
-            print(report(tallies[-1:], 0).splitlines()[1], flush=True)
-            for failure in tallies[-1].failures[:3]:
-                print("   ", failure[:1500], flush=True)
+    wanted = [one for one in scenarios(base) if chosen.only is None or chosen.only in one.name]
+    tallies = list[Tally]()
+    for tally in each(wanted, work, chosen.jobs, chosen.short, chosen.every):
+        tallies.append(tally)
+        print(report([tally], 0).splitlines()[1], flush=True)
+        for failure in tally.failures[:3]:
+            print("   ", failure[:1500], flush=True)
     print()
     print(report(tallies, time.monotonic() - begun))
     if chosen.keep:

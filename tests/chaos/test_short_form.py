@@ -22,7 +22,7 @@ SUITE = Path(__file__).with_name("suite.py")
 @pytest.mark.slow
 def test_commands_that_are_killed_or_starved_end_with_the_same_bits() -> None:
     finished = subprocess.run(
-        [sys.executable, str(SUITE), "--short"], capture_output=True, text=True, check=False
+        [sys.executable, str(SUITE), "--short", "--jobs", "2"], capture_output=True, text=True, check=False
     )
     print(finished.stdout)
     assert finished.returncode == 0, finished.stdout + finished.stderr
