@@ -39,6 +39,7 @@ HOSTILE = {
     "negative": header((-2, 2)) + b"\0" * 8,
     "no numbers": header("('a', 2)"),
     "a comma short": header(None, text="{'descr': '|i1', 'fortran_order': False, 'shape': (2, 2"),
+    "a zero in the next line": header(None, text="{'descr' '|i1', 'shape': (2.0,), }\n \0"),
     "deep": header(None, text="{'descr': " + "(" * 90),
     "unknown kind": header((2, 2), "|Q9"),
     "no header": b"nothing",

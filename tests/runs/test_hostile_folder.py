@@ -44,6 +44,15 @@ def test_a_configuration_of_ones_own_that_cannot_be_one(case: str, tmp_path: Pat
         read_config(tmp_path / "own.yaml")
 
 
+@pytest.mark.parametrize("key", ["data.images", "data.table", "model.text_model"])
+@pytest.mark.parametrize("path", ["./a\\0b", "~nobody at all/pictures"])
+def test_a_path_that_is_none(key: str, path: str, tmp_path: Path) -> None:
+    section, name = key.split(".")
+    (tmp_path / "own.yaml").write_text(f'{section}: {{{name}: "{path}"}}')
+    with pytest.raises(ConfigError, match=rf"{key}: is no path \(.+\); fix this value\."):
+        read_config(tmp_path / "own.yaml")
+
+
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000, "2020-13-45", "{[1]: 2}"])
 def test_a_setting_that_cannot_be_one(value: str) -> None:
     with pytest.raises(ConfigError, match="not valid YAML"):

@@ -11,7 +11,7 @@ from satl.experiments.grid import Grid, GridRun
 from satl.experiments.paper_numbers import paper
 from satl.methods import get_method
 from satl.runs.config import RunConfig
-from satl.runs.reading import apply_overrides, make_absolute, own_config, path_keys
+from satl.runs.reading import absolute_path, apply_overrides, make_absolute, own_config, path_keys
 from satl.runs.settings import read_yaml
 from satl.runs.settling import settled
 
@@ -31,7 +31,7 @@ def resolve_grid(grid: Grid, folder: Path, configs: Mapping[GridRun, RunConfig])
     dataset = dataset_name(grid, next(iter(configs.values())))
     base: Any
     if isinstance(grid.base, str) and _METHOD in grid.base:
-        base = str((folder / Path(grid.base).expanduser()).resolve())
+        base = absolute_path(folder, grid.base, "base")
     else:
         base = _own_base(grid, folder, grid.methods[0])
     return grid.model_copy(update={"base": base, "dataset": dataset})
@@ -101,7 +101,7 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 def _own_base(grid: Grid, folder: Path, method: str) -> dict[str, Any]:
     if isinstance(grid.base, str):
-        path = folder / Path(grid.base.replace(_METHOD, method)).expanduser()
+        path = Path(absolute_path(folder, grid.base.replace(_METHOD, method), "base"))
         content = read_yaml(path, "the YAML file of a run as base")
         make_absolute(content, path.parent)
         return content

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from satl.errors import Argument, ConfigError, SatlWarning
+from satl.errors import Argument, ConfigError, SatlWarning, first_line
 from satl.files import atomic_path
 from satl.models.class_prompts import PREFIX, is_folder_name, is_tower
 from satl.remote.addresses import is_remote
@@ -127,11 +127,23 @@ def make_absolute(content: dict[str, Any], folder: Path) -> None:
         for section in sections:
             place = place.get(section) if isinstance(place, dict) else None
         if isinstance(place, dict) and isinstance(place.get(key), str) and not is_remote(place[key]):
-            place[key] = str((folder / Path(place[key]).expanduser()).resolve())
+            place[key] = absolute_path(folder, place[key], ".".join((*sections, key)))
     model = content.get("model")
     text = model.get("text_model") if isinstance(model, dict) else None
     if isinstance(model, dict) and isinstance(text, str):
         prefix = PREFIX if is_tower(text) else ""
         place = text.removeprefix(prefix)
         if is_folder_name(place):
-            model["text_model"] = prefix + str((folder / Path(place).expanduser()).resolve())
+            model["text_model"] = prefix + absolute_path(folder, place, "model.text_model")
+
+
+def absolute_path(folder: Path, written: str, key: str) -> str:
+    """Write a path out that is relative to ``folder``, or begins with a home folder.
+
+    Raises:
+        ConfigError: what is ``written`` under this key is no path.
+    """
+    try:
+        return str((folder / Path(written).expanduser()).resolve())
+    except (ValueError, OSError, RuntimeError) as error:  # a zero, a loop of links, nobody's home folder
+        raise ConfigError(f"is no path ({first_line(error)})", where=key, remedy="fix this value") from None

@@ -191,7 +191,10 @@ def _skip_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any
         raise ValueError(f"its header is longer than {_LONGEST_HEADER:,} bytes")
     header = io.BytesIO(size + stream.read(int.from_bytes(size, "little")))
     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(header)
+    try:
+        shape, fortran, dtype = read(header)
+    except SystemError:  # Python 3.12 fails so on a zero in what it is to take apart
+        raise ValueError("its header cannot be read") from None
     if dtype.hasobject:
         raise ValueError("Object arrays")
     if dtype.itemsize > _LARGEST_ENTRY:  # of an empty array NumPy takes memory for one
