@@ -69,7 +69,7 @@ def test_a_row_that_fails_says_so_in_a_line() -> None:
         "warmups": 1,
         "steps": 1,
     }
-    found = step.child(asked, limit=100)
+    found = step.child(asked, limit=600)
     assert "no-such-method" in found["error"]
     assert "\n" not in found["error"]
     assert "longer than" in step.child(asked, limit=0.01)["error"]

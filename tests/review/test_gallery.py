@@ -278,10 +278,12 @@ def test_fingers_on_a_phone(
     assert page.evaluate(f"{MARKS}.slice(0, 4)") == ["accept", "wrong", "leave", "accept"]
     # What is below must have been on the screen before it is decided.
     assert page.evaluate(DOES) == "show"
-    for _ in range(40):
+    can_go_on = f"{STATE} === 'end' || !document.querySelector('#gallery-confirm').disabled"
+    for _ in range(1000):
+        until(page, can_go_on)
         if page.evaluate(STATE) == "end":
             break
-        page.tap("#gallery-confirm:not(:disabled)")
+        page.tap("#gallery-confirm")
         time.sleep(0.15)
     stored(page)
     assert values(served) == {f"{i:04d}.jpg": -1 if i == 1 else 1 for i in range(24) if i != 2}

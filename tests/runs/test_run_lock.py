@@ -25,9 +25,9 @@ from satl.runs.run_lock import RunLock
 lock = RunLock(Path(sys.argv[1]))
 if len(sys.argv) > 2 and os.fork() == 0:
     os.write(1, f"{os.getpid()}\\n".encode())
-    time.sleep(60)
+    time.sleep(600)
 os.write(1, b"held\\n")
-time.sleep(60)
+time.sleep(600)
 """
 
 

@@ -28,6 +28,9 @@ from satl.review.loading import fingerprint, load_folder, statements
 from satl.review.questions import Filter
 from satl.review.schema import DECISIONS, DROP_LOADED, FROM_VERSION_1, TOGETHER, VERSION
 
+_PATIENCE = 60
+"""Seconds that a decision waits for those of other processes; a busy machine needs more than a few."""
+
 
 class DecisionRequest(NamedTuple):
     """A decision about one cell: +1 present, -1 absent, 0 skipped.
@@ -75,7 +78,7 @@ class ReviewStore:
         self.path = self.folder.review
         self._lock = threading.RLock()
         try:
-            self._db = sqlite3.connect(self.path, timeout=10, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(self.path, _PATIENCE, isolation_level=None, check_same_thread=False)
             self._prepare()
         except sqlite3.Error as error:
             raise RunError(
