@@ -23,6 +23,7 @@ from satl.inference.pictures import save_picture
 from satl.labels import LabelTable, read_table, truth_path, write_table
 from satl.labels.cells import IMAGE_EXTENSIONS
 from satl.labels.frames import FrameKind
+from satl.remote.copies import local_copy
 
 PathLike = str | os.PathLike[str]
 _ABOUT = "about.json"
@@ -62,7 +63,9 @@ class GivenData:
 
     def read(self) -> LabelTable:
         """Return the table."""
-        return read_table(self.table, self.encoding, truth=self.truth, ignore_columns=self.ignore_columns)
+        return read_table(
+            local_copy(self.table), self.encoding, truth=self.truth, ignore_columns=self.ignore_columns
+        )
 
 
 def given_data(

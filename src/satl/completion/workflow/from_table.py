@@ -188,8 +188,9 @@ def _trained_images(config: RunConfig) -> int:
 
 def _read_table(config: RunConfig) -> LabelTable:
     from satl.labels import read_table
+    from satl.runs.data import local_data
 
-    section = config.data
+    section = local_data(config.data)
     assert section.table is not None
     return read_table(section.table, encoding=section.encoding, ignore_columns=section.ignore_columns)
 
