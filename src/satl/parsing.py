@@ -77,8 +77,9 @@ def parse_yaml(text: str, loader: Any = None) -> Any:
     """
     import yaml  # here, because what reads no YAML starts sooner without it
 
+    loader = yaml.SafeLoader if loader is None else loader
     try:
-        value = yaml.load(text, yaml.SafeLoader if loader is None else loader)
+        value = yaml.load(text, loader)
         _require_tree(value, set(), set())
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         place = getattr(error, "problem_mark", None)

@@ -46,11 +46,9 @@ def test_evaluate_is_the_metric_of_the_probabilities(
     rows = data.rows(split)
     probabilities = recogniser.probabilities(data.source, rows)
     expected = evaluate_scores(probabilities, data.table.cells[rows], data.table.classes).as_dict()
-    assert json.loads(out) == expected
-    written = json.loads((run / f"evaluation-{split}.json").read_text())
-    assert (written.pop("split"), written.pop("checkpoint")) == (split, checkpoint)
-    assert written.pop("thresholds") == "0.5 for every class"
-    assert written == expected
+    about = {"split": split, "checkpoint": checkpoint, "thresholds": "0.5 for every class"}
+    assert json.loads(out) == {**about, **expected}
+    assert json.loads((run / f"evaluation-{split}.json").read_text()) == {**about, **expected}
     with (run / f"evaluation-{split}.csv").open() as file:
         rows_written = list(csv.DictReader(file))
     assert [row["name"] for row in rows_written] == list(data.table.classes)
@@ -69,7 +67,7 @@ def test_every_class_can_have_a_threshold_of_its_own(satl: Satl, run: Path, tmp_
     limits[-1] = np.inf  # none: never present
     cells = data.table.cells[data.rows("test")]
     expected = evaluate_scores(probabilities, cells, recogniser.classes, limits).as_dict()
-    assert json.loads(out) == expected
+    assert json.loads(out).items() >= expected.items()
     assert expected["per_class"][-1]["threshold"] is None
     assert expected["OF1"] != evaluate_scores(probabilities, cells, recogniser.classes).summary()["OF1"]
     assert json.loads((run / "evaluation-test.json").read_text())["thresholds"] == "cuts.csv"
@@ -102,7 +100,7 @@ def test_test_images_that_a_run_left_out_are_read_only_where_they_are_asked_for(
     config.write_text(config.read_text().replace("  use_test: false\n", "  use_test: true\n"))
     tested, split = evaluate_run(run)
     assert (split, tested.num_images) == ("test", 24)
-    assert json.loads(out) == tested.as_dict()
+    assert json.loads(out).items() >= tested.as_dict().items()
 
 
 class TableRun(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
@@ -15,7 +14,7 @@ def test_each_of_them_asks_to_stop_and_the_handlers_come_back(number: signal.Sig
     before = signal.getsignal(number)
     with stop_signals() as asked:
         assert not asked()
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         assert asked()
     assert signal.getsignal(number) is before
 
@@ -23,17 +22,17 @@ def test_each_of_them_asks_to_stop_and_the_handlers_come_back(number: signal.Sig
 def test_hang_ups_after_a_termination_do_not_cut_off_the_saving() -> None:
     with stop_signals() as asked:
         for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
         assert asked()
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
 
 
 def test_what_nohup_switched_off_stays_off() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with stop_signals() as asked:
-            os.kill(os.getpid(), signal.SIGHUP)
+            signal.raise_signal(signal.SIGHUP)
             assert not asked()
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
