@@ -11,12 +11,15 @@ from satl.training.signals import stop_signals
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_each_of_them_asks_to_stop_and_the_handlers_come_back(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with stop_signals() as asked:
-        assert not asked()
-        signal.raise_signal(number)
-        assert asked()
-    assert signal.getsignal(number) is before
+    outside = signal.signal(number, signal.default_int_handler)  # the tests themselves may run under nohup
+    try:
+        with stop_signals() as asked:
+            assert not asked()
+            signal.raise_signal(number)
+            assert asked()
+        assert signal.getsignal(number) is signal.default_int_handler
+    finally:
+        signal.signal(number, outside)
 
 
 def test_hang_ups_after_a_termination_do_not_cut_off_the_saving() -> None:
