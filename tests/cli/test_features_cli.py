@@ -117,7 +117,7 @@ def test_predict_refuses_what_does_not_fit(satl: Satl, run: Path, folder: Path, 
     (tmp_path / "pictures").mkdir()
     for given, told in (
         ("other.npz", "has features of 9 numbers, and the run was trained on 8"),
-        ("pictures", "is no file of features, and the run was trained on features"),
+        ("pictures", "holds no image"),
         ("nothing.npz", "does not exist"),
         ("half", "run the same `satl embed` again to resume"),
     ):

@@ -126,6 +126,13 @@ def _refuse(
             )
 
 
+def names_images(frame: Any) -> bool:
+    """Whether a frame has a column that names images, and is not a frame of numbers alone."""
+    names = frame.column_names if hasattr(frame, "column_names") else frame.columns
+    lowered = [str(name).strip().lower() for name in names]
+    return IMAGE_COLUMN in lowered or (bool(lowered) and lowered[0] in IMAGE_COLUMN_NAMES)
+
+
 def _image_column(names: Sequence[str]) -> str:
     """Return the column that names the images: ``image``, or the first where it is called like one."""
     lowered = [name.strip().lower() for name in names]

@@ -12,14 +12,14 @@ import numpy as np
 from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import Threshold, thresholds_of
 from satl.api.given_data import PathLike
-from satl.api.memory_data import pictures_of
+from satl.api.memory_data import names_images, pictures_of
 from satl.api.notebook_results import PredictionResult, TrainedRun
 from satl.errors import Argument, ConfigError, Sentence
-from satl.inference.pictures import is_one_picture, picture_files
+from satl.inference.pictures import is_one_picture, is_picture, picture_files
 from satl.labels.frames import frame_kind
 
 
-@takes_addresses("run", "data", "images", "threshold", uploads="out")
+@takes_addresses("run", "data", "images", "threshold", "weights", uploads="out")
 def predict(
     run: PathLike,
     data: Any,
@@ -28,6 +28,7 @@ def predict(
     threshold: Threshold = None,
     checkpoint: str = "best",
     batch_size: int | None = None,
+    weights: PathLike | None = None,
     out: PathLike | None = None,
     force: bool = False,
     quiet: bool = False,
@@ -38,12 +39,13 @@ def predict(
         run: a run, as :func:`satl.train` gives it back, or the path of its folder.
         data: image files, folders, Pillow images, arrays (H, W, 3) or tensors (3, H, W), one or a list of them; a
             packed store; a frame with a column ``image`` of paths or Pillow images; a Hugging Face or a torch data set.
-            For a run on features: an array (N, D), or a file of them.
+            For a run on features also an array (N, D) of them, or a file.
         images: folder that the paths of a frame are relative to; by default the working folder.
         threshold: probability from which on a class is present: one number, one for each class by name, or a file
             that ``satl thresholds`` or a completion wrote; 0.5 by default.
         checkpoint: "best" or "last".
         batch_size: images in a batch; 64 by default, 4,096 rows of features.
+        weights: for images and a run on features, the weight file that its features were made with, if one was given.
         out: a file to write as well, ``.csv`` or ``.jsonl``; by default none.
         force: overwrite it.
         quiet: show no progress.
@@ -63,14 +65,42 @@ def predict(
     if out is not None:
         kept_files = (*files, kept.metrics, kept.thresholds)
         write = write_predictions(Path(out), decisions, force=force, inputs=kept_files)
-    if kept.read_features() is not None:
+    facts = kept.read_features()
+    gives_features = facts is not None and _are_features(data, facts["dim"])
+    if weights is not None and (facts is None or gives_features):
+        raise ConfigError(
+            "is for images and a run on features",
+            where=Argument("weights", weights),
+            remedy="leave it out: everything else has the weights of the run",
+        )
+    if gives_features:
         ids, probabilities = _of_features(Path(run), data, checkpoint, batch_size)
     else:
-        ids, probabilities = _of_images(Path(run), data, images, checkpoint, batch_size, quiet)
+        file = None if weights is None else Path(weights)
+        ids, probabilities = _of_images(Path(run), data, images, checkpoint, batch_size, file, quiet)
     if write is not None:
         write(ids, classes, probabilities)
     kind = frame_kind(data) or (run.kind if isinstance(run, TrainedRun) else None)
     return PredictionResult(tuple(ids), classes, probabilities, decisions, kind)
+
+
+def _are_features(data: Any, dim: int) -> bool:
+    """Whether data that is given to a run on features is features, and not pictures to make them of.
+
+    >>> _are_features(np.zeros((2, 8)), 8), _are_features(np.zeros((2, 3, 8)), 8), _are_features(np.zeros((9, 9, 3)), 8)
+    (True, True, False)
+    >>> _are_features(["a.jpg"], 8), _are_features([[0.5, 1.0]], 8), _are_features("photos", 8)
+    (False, True, False)
+    """
+    if isinstance(data, str | os.PathLike):
+        from satl.features.feature_reader import is_feature_file
+
+        return is_feature_file(Path(data))
+    if isinstance(data, list | tuple):
+        return not data or not (is_one_picture(data[0]) and getattr(data[0], "ndim", 3) == 3)
+    if is_picture(data) and hasattr(data, "ndim"):
+        return bool(data.ndim < 3 or (data.ndim == 3 and data.shape[-1] == dim))
+    return frame_kind(data) is not None and not names_images(data)
 
 
 def _of_features(
@@ -88,7 +118,13 @@ def _of_features(
 
 
 def _of_images(
-    run: Path, data: Any, folder: PathLike | None, checkpoint: str, batch_size: int | None, quiet: bool
+    run: Path,
+    data: Any,
+    folder: PathLike | None,
+    checkpoint: str,
+    batch_size: int | None,
+    weights: Path | None,
+    quiet: bool,
 ) -> tuple[Sequence[str], np.ndarray[Any, Any]]:
     from satl.drawing.progress import loading
     from satl.images import is_store
@@ -106,7 +142,9 @@ def _of_images(
             _refuse_folder(folder)
             paths = [Path(one) for one in several]
             files = find_images(paths)
-            return image_ids(paths, files), predict_files(run, files, checkpoint, batch_size, progress)[1]
+            return image_ids(paths, files), predict_files(
+                run, files, checkpoint, batch_size, progress, weights
+            )[1]
         if isinstance(several, list | tuple) or is_stack(several):
             _refuse_folder(folder)
             values = several
@@ -119,7 +157,7 @@ def _of_images(
             base = Path.cwd() if folder is None else Path(folder)
             values = (base / one if isinstance(one, str | os.PathLike) else one for one in found_values)
         with picture_files(values) as written:
-            return ids, predict_files(run, written, checkpoint, batch_size, progress)[1]
+            return ids, predict_files(run, written, checkpoint, batch_size, progress, weights)[1]
 
 
 def is_stack(value: Any) -> bool:

@@ -18,7 +18,7 @@ from satl.cli.threshold_options import (
 from satl.errors import Argument, ConfigError, ImageError, Stopped
 
 if TYPE_CHECKING:
-    from satl.inference.prediction_parts import PredictionFolder, PredictParts
+    from satl.inference.prediction_parts import PredictionFolder, PredictionJob, PredictParts
 
 
 def predict(
@@ -26,7 +26,7 @@ def predict(
     images: Annotated[
         list[Path],
         typer.Argument(
-            help="Image files or folders, or one packed store; one file or folder of features for a run on features."
+            help="Image files or folders, or one packed store; for a run on features also one file or folder of them."
         ),
     ],
     out: Annotated[
@@ -46,6 +46,12 @@ def predict(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Images in a batch; 64 by default, 4096 for features.")
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            help="For images and a run on features: weight file that its features were made with, if one was given."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what is at --out.")] = False,
     part_size: Annotated[
         int, typer.Option("--part-size", min=1, help="Images in a file of a folder.")
@@ -59,8 +65,12 @@ def predict(
     ] = None,
 ) -> None:
     """Write class probabilities and decisions for new images, or features; ids are relative to a folder given alone."""
+    from functools import partial
+
     from satl.cli.progress import loading
+    from satl.features.feature_reader import is_feature_file
     from satl.images import is_store
+    from satl.inference.picture_vectors import embedder_of
     from satl.inference.prediction import (
         find_images,
         image_ids,
@@ -90,21 +100,31 @@ def predict(
         )
     # A wrong path is refused before the work, not after it. Files of the run itself are never replaced.
     kept = RunFolder.open(run)
-    vectors = None if kept.read_features() is None else open_features(run, images)
+    on_features = kept.read_features() is not None
+    vectors = open_features(run, images) if on_features and any(map(is_feature_file, images)) else None
+    embeds = on_features and vectors is None
+    if weights is not None and not embeds:
+        raise ConfigError(
+            "is for images and a run on features",
+            where=Argument("weights", weights),
+            remedy="leave it out: everything else has the weights of the run",
+        )
     files = [] if packed or vectors is not None else find_images(images)
     decisions = chosen_thresholds(threshold, thresholds)(kept.read_classes())
     if in_parts:
-        predict_parts = predict_locally if ray is None else predict_on_ray(ray)
+        # Built here as well where a cluster does the work, so that wrong weights are told before there is a folder.
+        embedder = embedder_of(run, weights) if embeds else None
+        predict_parts = partial(predict_locally, embedder=embedder) if ray is None else predict_on_ray(ray)
         ids = image_ids(images, files) if vectors is None else list(vectors.ids)
         settings: dict[str, Any] = {"part_size": part_size, "force": force, "features": vectors}
         with closing(PredictionFolder(out, run, checkpoint, ids, files, decisions, **settings)) as folder:
-            _predict_missing(folder, predict_parts, batch_size)
+            _predict_missing(folder, predict_parts, folder.job(batch_size, weights))
         if thresholds is not None:
             print_classes_without_threshold(decisions, kept.read_classes())
         return
     inputs = (*files, *(images if vectors is not None else ()), kept.metrics, kept.thresholds, thresholds)
     write = write_predictions(out, decisions, force=force, inputs=inputs)
-    with loading("Reading images") as progress:
+    with loading("Embedding" if embeds else "Reading images") as progress:
         if vectors is not None:
             ids = list(vectors.ids)
             classes, probabilities = predict_features(run, vectors, checkpoint, batch_size)
@@ -112,14 +132,14 @@ def predict(
             ids, classes, probabilities = predict_store(run, images[0], checkpoint, batch_size, progress)
         else:
             ids = image_ids(images, files)
-            classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress)
+            classes, probabilities = predict_files(run, files, checkpoint, batch_size, progress, weights)
     write(ids, classes, probabilities)
     if thresholds is not None:
         print_classes_without_threshold(decisions, classes)
     typer.echo(f"Wrote {len(ids):,} images x {len(classes)} classes to {out}")
 
 
-def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, batch_size: int | None) -> None:
+def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, job: PredictionJob) -> None:
     """Predict the parts that are missing, and report images that cannot be read."""
     from satl.cli.progress import loading
     from satl.scores.prediction_folder import BROKEN
@@ -130,7 +150,7 @@ def _predict_missing(folder: PredictionFolder, predict_parts: PredictParts, batc
     if left < total:
         typer.echo(f"{total - left:,} of {total:,} images are there already", err=True)
     with stop_signals() as stopped, loading("Predicting") as progress:
-        for count in predict_parts(folder.job(batch_size), missing) if missing else ():
+        for count in predict_parts(job, missing) if missing else ():
             left -= count
             if progress is not None:
                 progress(total - left, total)

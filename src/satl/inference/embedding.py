@@ -104,19 +104,14 @@ class PartEmbedder:
         vectors: list[FloatArray] = []
         broken: list[tuple[str, str]] = []
         good: list[str] = []
-        for batch in self._decoded(embedder, parts):
-            read = [place for place, reason in enumerate(batch.reasons) if reason is None]
-            if read:
-                chosen = batch.pixels if len(read) == len(batch.ids) else batch.pixels[read]
-                vectors.append(embedder.vectors(chosen))
-            good += [batch.ids[place] for place in read]
+        for batch in decoded_batches(embedder, parts, job.batch_size, self.threads):
+            vectors.append(batch.vectors(embedder))
+            good += [name for name, why in zip(batch.ids, batch.reasons, strict=True) if why is None]
             broken += [
                 (name, why) for name, why in zip(batch.ids, batch.reasons, strict=True) if why is not None
             ]
             if batch.ends_part:
-                shape = (0, job.embedding.views, embedder.dim)
-                whole = np.concatenate([np.empty(shape, dtype=np.float32), *vectors])
-                self._writer.write_part(batch.number, good, whole, broken)
+                self._writer.write_part(batch.number, good, np.concatenate(vectors), broken)
                 vectors, broken, good = [], [], []
             yield len(batch.ids)
 
@@ -136,47 +131,58 @@ class PartEmbedder:
                 )
         return self._embedder
 
-    def _decoded(self, embedder: Embedder, parts: Sequence[EmbeddingPart]) -> Iterator[_DecodedBatch]:
-        """Yield batches in their order, decoded a few batches ahead of the network."""
-        waiting: deque[tuple[_DecodedBatch, list[Future[str | None]]]] = deque()
-        pool = ThreadPoolExecutor(self.threads)
-        try:
-            for batch, files in self._batches(embedder, parts):
-                pixels = batch.pixels.numpy()
-                tasks = [
-                    pool.submit(embedder.decode, file, pixels[place]) for place, file in enumerate(files)
-                ]
-                waiting.append((batch, tasks))
-                if len(waiting) > _BATCHES_AHEAD:
-                    yield _awaited(*waiting.popleft())
-            while waiting:
-                yield _awaited(*waiting.popleft())
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
 
-    def _batches(
-        self, embedder: Embedder, parts: Sequence[EmbeddingPart]
-    ) -> Iterator[tuple[_DecodedBatch, tuple[str, ...]]]:
-        size, side = self.job.batch_size, embedder.side
-        for part in parts:
-            for first in range(0, len(part.ids), size):
-                ids = part.ids[first : first + size]
-                pixels = torch.empty(
-                    (len(ids), side, side, 3), dtype=torch.uint8, pin_memory=embedder.device.type == "cuda"
-                )
-                ends = first + size >= len(part.ids)
-                yield _DecodedBatch(part.number, ids, pixels, [], ends), part.files[first : first + size]
+class DecodedBatch(NamedTuple):
+    """Pictures of a part as pixels (B, side, side, 3); for each the reason why it cannot be read, or None."""
 
-
-class _DecodedBatch(NamedTuple):
     number: int
     ids: tuple[str, ...]
     pixels: Tensor
     reasons: list[str | None]
     ends_part: bool
 
+    def vectors(self, embedder: Embedder) -> FloatArray:
+        """Return the vectors (n, V, D) of the pictures that can be read."""
+        read = [place for place, reason in enumerate(self.reasons) if reason is None]
+        if not read:
+            return np.empty((0, embedder.embedding.views, embedder.dim), dtype=np.float32)
+        return embedder.vectors(self.pixels if len(read) == len(self.ids) else self.pixels[read])
 
-def _awaited(batch: _DecodedBatch, tasks: Sequence[Future[str | None]]) -> _DecodedBatch:
+
+def decoded_batches(
+    embedder: Embedder, parts: Sequence[EmbeddingPart], batch_size: int, threads: int
+) -> Iterator[DecodedBatch]:
+    """Yield the pictures of parts in their order, decoded in threads a few batches ahead of the network."""
+    waiting: deque[tuple[DecodedBatch, list[Future[str | None]]]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for batch, files in _batches(embedder, parts, batch_size):
+            pixels = batch.pixels.numpy()
+            tasks = [pool.submit(embedder.decode, file, pixels[place]) for place, file in enumerate(files)]
+            waiting.append((batch, tasks))
+            if len(waiting) > _BATCHES_AHEAD:
+                yield _awaited(*waiting.popleft())
+        while waiting:
+            yield _awaited(*waiting.popleft())
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _batches(
+    embedder: Embedder, parts: Sequence[EmbeddingPart], size: int
+) -> Iterator[tuple[DecodedBatch, tuple[str, ...]]]:
+    side = embedder.side
+    for part in parts:
+        for first in range(0, len(part.ids), size):
+            ids = part.ids[first : first + size]
+            pixels = torch.empty(
+                (len(ids), side, side, 3), dtype=torch.uint8, pin_memory=embedder.device.type == "cuda"
+            )
+            ends = first + size >= len(part.ids)
+            yield DecodedBatch(part.number, ids, pixels, [], ends), part.files[first : first + size]
+
+
+def _awaited(batch: DecodedBatch, tasks: Sequence[Future[str | None]]) -> DecodedBatch:
     return batch._replace(reasons=[task.result() for task in tasks])
 
 

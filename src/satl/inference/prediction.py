@@ -16,6 +16,7 @@ from satl.features.feature_reader import is_feature_file
 from satl.files import atomic_path, check_out
 from satl.images import FolderImages, ImageSource, cached, is_store, packed_images
 from satl.inference.decision_thresholds import DecisionThresholds
+from satl.inference.picture_vectors import embed_pictures, embedder_of
 from satl.inference.recogniser import Recogniser
 from satl.labels.cells import IMAGE_EXTENSIONS
 from satl.runs.run_folder import RunFolder
@@ -99,10 +100,20 @@ def predict_files(
     checkpoint: str = "best",
     batch_size: int | None = None,
     progress: Progress | None = None,
+    weights: Path | None = None,
 ) -> tuple[tuple[str, ...], FloatArray]:
-    """Return the class names and probabilities ``(N, C)`` of image files."""
+    """Return the class names and probabilities ``(N, C)`` of image files.
+
+    Those of a run on features pass through the network that made its features; ``weights`` is the file of it.
+    """
     recogniser = Recogniser.load(run, checkpoint)
     names = [str(file.absolute()) for file in files]
+    if recogniser.features is not None:
+        embedder = embedder_of(run, weights, str(recogniser.device))
+        vectors, broken = embed_pictures(embedder, names, names, progress=progress)
+        if broken:
+            raise ImageError(broken[0][1])
+        return recogniser.classes, recogniser.probabilities(vectors, batch_size=batch_size)
     source = FolderImages(
         Path(),
         names,
@@ -122,6 +133,12 @@ def predict_store(
 ) -> tuple[list[str], tuple[str, ...], FloatArray]:
     """Return the image ids, class names and probabilities ``(N, C)`` of a packed store."""
     recogniser = Recogniser.load(run, checkpoint)
+    if recogniser.features is not None:
+        raise ImageError(
+            "is a packed store, whose pictures have a size of their own, and the run was trained on features",
+            where=store,
+            remedy="give the folder that it was packed from",
+        )
     source, size = packed_images(store), recogniser.config.source_size
     if source.size != size:
         raise ImageError(
@@ -148,11 +165,11 @@ def open_features(run: Path, paths: Sequence[Path], limit_bytes: int | None = No
     facts = folder.read_features()
     assert facts is not None
     if len(paths) != 1 or not is_feature_file(paths[0]):
-        missing = len(paths) == 1 and not paths[0].exists()
+        other = next((path for path in paths if not is_feature_file(path)), paths[-1])
         raise ConfigError(
-            "does not exist" if missing else "is no file of features, and the run was trained on features",
-            where=paths[0],
-            remedy="give one file or folder of features that were made as those of its training",
+            "is no file of features" if not is_feature_file(other) else "is not the only file of features",
+            where=other,
+            remedy="give one file or folder of features that were made as those of its training, and nothing else",
         )
     if limit_bytes is None:
         limit_bytes = int(folder.read_config().images.cache_gb * 2**30)

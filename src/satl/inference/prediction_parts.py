@@ -27,6 +27,8 @@ from satl.files import atomic_path, check_out_folder
 from satl.images import ArrayImages, decode_image
 from satl.images.source import available_cores
 from satl.inference.decision_thresholds import DecisionThresholds
+from satl.inference.embedder import Embedder
+from satl.inference.picture_vectors import embed_pictures, embedder_of
 from satl.inference.prediction import open_features
 from satl.inference.recogniser import Recogniser
 from satl.runs.run_folder import RunFolder
@@ -80,6 +82,7 @@ class PredictionJob:
         thresholds: float32 (C,), from which probability on a class is present.
         batch_size: images in a batch; None: what fits images or features.
         features: absolute path of the features to predict from; None: from image files.
+        weights: for image files and a run on features, the weight file of the network that made those.
         version: of satl, which must be the same everywhere.
     """
 
@@ -89,6 +92,7 @@ class PredictionJob:
     thresholds: NDArray[np.float32]
     batch_size: int | None
     features: str | None = None
+    weights: Path | None = None
     version: str = __version__
 
 
@@ -102,11 +106,13 @@ class PartPredictor:
     Args:
         job: what to do.
         threads: that decode images; 0 takes one for every core.
+        embedder: of a run on features, where it is built already.
     """
 
-    def __init__(self, job: PredictionJob, threads: int = 0) -> None:
+    def __init__(self, job: PredictionJob, threads: int = 0, embedder: Embedder | None = None) -> None:
         self.job = job
         self.threads = threads or available_cores()
+        self._embedder = embedder
         self._recogniser: Recogniser | None = None
         self._features: FeatureTable | None = None
 
@@ -127,6 +133,8 @@ class PartPredictor:
         recogniser = self._recogniser
         if job.features is not None:
             return self._predict_features(part, recogniser, job.features)
+        if recogniser.features is not None:
+            return self._predict_embedded(part, recogniser)
         size, interpolation = recogniser.config.source_size, recogniser.config.images.input.interpolation
         pixels = np.empty((len(part.files), size, size, 3), dtype=np.uint8)
 
@@ -147,6 +155,15 @@ class PartPredictor:
         _write_part(job, part.number, ids, recogniser.classes, probabilities, broken)
         return len(part.ids)
 
+    def _predict_embedded(self, part: PredictionPart, recogniser: Recogniser) -> int:
+        """Predict pictures by their vectors."""
+        if self._embedder is None:
+            self._embedder = embedder_of(self.job.run, self.job.weights)
+        vectors, broken = embed_pictures(self._embedder, part.ids, part.files, self.threads)
+        probabilities = recogniser.probabilities(vectors, batch_size=self.job.batch_size)
+        _write_part(self.job, part.number, vectors.ids, recogniser.classes, probabilities, broken)
+        return len(part.ids)
+
     def _predict_features(self, part: PredictionPart, recogniser: Recogniser, path: str) -> int:
         if self._features is None:
             self._features = open_features(Path(self.job.run), [Path(path)])
@@ -156,9 +173,11 @@ class PartPredictor:
         return len(part.ids)
 
 
-def predict_locally(job: PredictionJob, parts: Sequence[PredictionPart]) -> Iterator[int]:
+def predict_locally(
+    job: PredictionJob, parts: Sequence[PredictionPart], embedder: Embedder | None = None
+) -> Iterator[int]:
     """Predict one part after the other in this process."""
-    predictor = PartPredictor(job)
+    predictor = PartPredictor(job, embedder=embedder)
     for part in parts:
         yield predictor.predict(part)
 
@@ -278,11 +297,14 @@ class PredictionFolder:
         with atomic_path(self.path / MANIFEST) as temporary:
             temporary.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
 
-    def job(self, batch_size: int | None) -> PredictionJob:
+    def job(self, batch_size: int | None, weights: Path | None = None) -> PredictionJob:
         """Return what a worker must know to predict its parts."""
         run, folder = str(self.run.absolute()), str(self.path.absolute())
         features = None if self.features is None else str(self.features.path.absolute())
-        return PredictionJob(run, folder, self.checkpoint, self.thresholds.values, batch_size, features)
+        weights = None if weights is None else weights.absolute()
+        return PredictionJob(
+            run, folder, self.checkpoint, self.thresholds.values, batch_size, features, weights
+        )
 
     def missing(self) -> list[PredictionPart]:
         """Return the parts that are not done, or had images that could not be read."""
