@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +16,12 @@ from satl.errors import RunError
 from satl.evaluation import evaluate_scores
 from satl.images import FolderImages
 from satl.inference.recogniser import Recogniser
-from satl.inference.run_evaluation import evaluate_run, score_training_data
+from satl.inference.run_evaluation import MeasuredImages, evaluate_run, score_training_data
 from satl.inference.run_record import measure_run
 from satl.runs.data import load_data
 from satl.runs.reading import apply_overrides, make_config
 from satl.runs.run_folder import RunFolder
+from satl.runs.settling import settled
 from satl.training.checkpoints import load_state, save_state
 from training.tiny import TINY, tiny_config, train
 
@@ -286,3 +288,40 @@ def test_wrong_options(satl: Satl, run: Path, options: tuple[str, ...], part: st
     assert code == 2
     assert part in err
     assert not list(run.glob("evaluation-*"))
+
+
+def test_fiftyone_is_asked_for_before_anything_is_measured(
+    satl: Satl, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = satl("evaluate", run, "--key", "x")
+    assert (code, out) == (2, "")
+    assert "--key and --images belong to --fiftyone DATASET" in err
+    monkeypatch.setitem(sys.modules, "fiftyone", None)
+    code, out, err = satl("evaluate", run, "--fiftyone", "birds", "--json")
+    assert (code, out) == (2, "")
+    assert "--fiftyone birds: needs the package fiftyone; run `pip install 'satl[fiftyone]'`" in err
+    assert not list(run.glob("evaluation-*"))
+
+
+def test_who_wants_to_see_the_measured_images_is_given_them(run: Path) -> None:
+    seen: list[MeasuredImages] = []
+    evaluation, split = evaluate_run(run, see=seen.append)
+    (measured,) = seen
+    again = evaluate_scores(
+        measured.probabilities, measured.cells, measured.classes, measured.limits, encoding="signed"
+    )
+    assert again.as_dict() == evaluation.as_dict()
+    assert measured.facts == json.loads((run / f"evaluation-{split}.json").read_text())
+    assert len(measured.images) == evaluation.num_images
+    assert measured.files is None  # drawn scenes are no files
+
+
+def test_pictures_from_a_folder_are_named_where_they_are(pictures: Path, tmp_path: Path) -> None:
+    data = {"table": str(pictures / "labels.csv"), "images": str(pictures)}
+    config = settled(make_config(apply_overrides({**TINY, "data": data}, ONE_EPOCH), "tiny"))
+    train(tmp_path / "run", config)
+    seen: list[MeasuredImages] = []
+    evaluate_run(tmp_path / "run", "val", see=seen.append)
+    files = seen[0].files
+    assert files is not None
+    assert [Path(file).name for file in files] == list(seen[0].images)

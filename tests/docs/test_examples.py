@@ -20,7 +20,7 @@ SLURM = ROOT / "examples" / "slurm" / "train.sbatch"
 KUBERNETES = ROOT / "examples" / "kubernetes" / "job.yaml"
 STAND_INS = {
     "torchrun": 'printf "%s\\n" "$@"',
-    "srun": 'exec "$@"',
+    "srun": 'test "$SRUN_CPUS_PER_TASK" = 32 && exec "$@"',
     "scontrol": 'test "$*" = "show hostnames node[1-2]" && printf "node1\\nnode2\\n"',
 }
 
@@ -85,6 +85,7 @@ def test_the_slurm_script_is_a_script() -> None:
 
 def test_the_slurm_script_begins_a_run_and_goes_on_with_it(programs: Path, tmp_path: Path) -> None:
     job = {"SLURM_JOB_ID": "123456", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "node[1-2]"}
+    job |= {"SLURM_CPUS_PER_TASK": "32"}
     command = ["bash", str(SLURM)]
     found = arguments(command, programs, tmp_path, **job)
     assert (found["--nnodes"], found["--nproc-per-node"]) == ("2", "4")
@@ -109,12 +110,15 @@ def test_the_parts_of_the_kubernetes_job_fit_together() -> None:
 
 def test_the_kubernetes_job_begins_a_run_and_goes_on_with_it(programs: Path, tmp_path: Path) -> None:
     service, job = documents()
-    environment = {one["name"]: one["value"] for one in container()["env"]}
+    environment = {one["name"]: one["value"] for one in container()["env"]} | {"JOB_COMPLETION_INDEX": "0"}
     command = [*container()["command"], *container()["args"]]
     found = arguments(command, programs, tmp_path, **environment)
     assert (found["--nnodes"], found["--nproc-per-node"]) == ("2", "4")
     first = f"{job['metadata']['name']}-0.{service['metadata']['name']}"
     assert found["--rdzv-endpoint"] == f"{first}:{service['spec']['ports'][0]['port']}"
+    assert found["--rdzv-conf"] == "is_host=1"
+    other = arguments(command, programs, tmp_path, **{**environment, "JOB_COMPLETION_INDEX": "1"})
+    assert {**other, "--rdzv-conf": "is_host=1"} == found
     assert_begins_and_resumes(command, programs, tmp_path, **environment)
 
 

@@ -13,7 +13,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from satl.errors import RunError
+from satl.errors import RunError, SatlWarning
 from satl.methods import METHODS
 from satl.runs.data import load_data
 from satl.runs.run_folder import RunFolder
@@ -54,6 +54,37 @@ def test_without_checkpoints_within_an_epoch_the_epoch_is_done_again(tmp_path: P
         train(tmp_path / "cut", config, KillAt(epoch=2, step=3))
     resume(tmp_path / "cut")
     assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("after_row", [False, True])
+def test_a_run_killed_before_its_first_checkpoint_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_row: bool
+) -> None:
+    config = tiny_config("training.epochs=2", "training.stage1_epochs=1")
+    train(tmp_path / "alone", config)
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        if after_row:  # the row and the best model of the first epoch are there
+            patched.setattr(Saver, "save_last", killed)
+        with pytest.raises(Killed):
+            train(tmp_path / "cut", config, None if after_row else KillAt(epoch=0, step=2))
+    assert len(RunFolder(tmp_path / "cut").read_metrics()) == after_row
+    with pytest.warns(SatlWarning, match="stopped before its first checkpoint: it begins again"):
+        resume(tmp_path / "cut")
+    assert_same_run(tmp_path / "alone", tmp_path / "cut")
+
+
+def test_labels_that_changed_before_a_run_begins_again_are_refused(tmp_path: Path) -> None:
+    config = tiny_config("training.epochs=2", "training.stage1_epochs=1")
+    with pytest.raises(Killed):
+        train(tmp_path / "cut", config, KillAt(epoch=0, step=1))
+    facts = json.loads((tmp_path / "cut" / "data.json").read_text())
+    (tmp_path / "cut" / "data.json").write_text(json.dumps({**facts, "fingerprint": "other"}))
+    with pytest.raises(RunError, match="not those the run was started with"):
+        resume(tmp_path / "cut")
 
 
 def saved_state(run: Path, checkpoint: str) -> dict[str, Any]:

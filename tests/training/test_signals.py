@@ -1,4 +1,4 @@
-"""Signals ask a run to stop; a second one does not wait, unless it is a hang-up."""
+"""Signals ask a run to stop; a Ctrl-C after that does not wait, another termination or hang-up does."""
 
 from __future__ import annotations
 
@@ -22,13 +22,20 @@ def test_each_of_them_asks_to_stop_and_the_handlers_come_back(number: signal.Sig
         signal.signal(number, outside)
 
 
-def test_hang_ups_after_a_termination_do_not_cut_off_the_saving() -> None:
+def test_what_is_sent_to_all_processes_and_passed_on_as_well_does_not_cut_off_the_saving() -> None:
     with stop_signals() as asked:
-        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+        for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
             signal.raise_signal(number)
         assert asked()
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_after_a_hang_up_still_saves() -> None:
+    with stop_signals() as asked:
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGINT)
+        assert asked()
 
 
 def test_what_nohup_switched_off_stays_off() -> None:

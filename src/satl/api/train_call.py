@@ -152,12 +152,12 @@ def _resume(place: Path, trackers: Sequence[Tracker], quiet: bool) -> TrainedRun
 
     folder: RunFolder = RunFolder.open(place)
     config = folder.read_config()
-    folder.checkpoint("last")
+    folder.can_resume(config.training.checkpoint_epochs)
     folder.require_inputs(config)
     folder.lock()  # before the images are read, which can take minutes
     try:
         with loading("Reading images", quiet) as progress:
-            data = load_data(config, progress)
+            data = load_data(config, progress, folder.read_broken())
         trainer = Trainer.resume(data, folder, None if quiet else RichDisplay(data), trackers)
     except BaseException:
         folder.unlock()

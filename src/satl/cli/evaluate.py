@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from satl.cli.completion import one_of
 from satl.cli.json_output import JsonOption, print_json
 from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
 from satl.cli.wording import percent
+from satl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from satl.inference.run_evaluation import MeasuredImages
 
 
 def evaluate(
@@ -31,6 +35,17 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder to write into instead of RUN.")
     ] = None,
+    fiftyone: Annotated[
+        str | None,
+        typer.Option(help="Also write what was right and wrong in each picture into this FiftyOne dataset."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="With --fiftyone: name of the field there.  [default: satl]")
+    ] = None,
+    images: Annotated[
+        Path | None,
+        typer.Option(help="With --fiftyone: folder of the pictures, where the run reads no files."),
+    ] = None,
     as_json: JsonOption = False,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the table of classes.")] = False,
 ) -> None:
@@ -38,9 +53,28 @@ def evaluate(
     from satl.cli.progress import loading
     from satl.inference.run_evaluation import evaluate_run
 
+    if fiftyone is None and (key is not None or images is not None):
+        raise ConfigError("satl evaluate: --key and --images belong to --fiftyone DATASET.")
+    dataset, added = None, 0
+    if fiftyone is not None:
+        from satl.export.fiftyone_dataset import KEY, EvaluationDataset
+
+        dataset = EvaluationDataset(fiftyone, KEY if key is None else key)
+
+    def write(measured: MeasuredImages) -> None:
+        nonlocal added
+        assert dataset is not None
+        added = dataset.write(measured, images)
+
     with loading("Reading images", as_json) as progress:
         evaluation, split = evaluate_run(
-            run, split, checkpoint, progress, chosen_thresholds(threshold, thresholds), out
+            run,
+            split,
+            checkpoint,
+            progress,
+            chosen_thresholds(threshold, thresholds),
+            out,
+            see=None if dataset is None else write,
         )
     folder = run if out is None else out
     if as_json:
@@ -90,3 +124,9 @@ def evaluate(
         f"Written: {folder / f'evaluation-{split}.json'} and {folder / f'evaluation-{split}.csv'}",
         soft_wrap=True,
     )
+    if dataset is not None:
+        console.print(
+            f"Written to FiftyOne: field {dataset.key} of the dataset {dataset.name}; {added:,} of the "
+            f"{evaluation.num_images:,} pictures are new there.",
+            soft_wrap=True,
+        )

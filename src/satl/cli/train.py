@@ -62,7 +62,7 @@ def train(
     if resume is not None:
         folder = RunFolder.open(resume)
         run_config = folder.read_config()
-        folder.checkpoint("last")
+        folder.can_resume(run_config.training.checkpoint_epochs)
         folder.require_inputs(run_config)
         if launched_rank() == 0:
             folder.lock()  # before the images are read, which can take minutes

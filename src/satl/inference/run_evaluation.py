@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from satl.errors import Argument, RunError, SatlWarning, Sentence, first_of, nearest
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.files import atomic_path, check_out_folder
-from satl.images import ChosenImages, ImageSource, RowSource, cached
+from satl.images import ChosenImages, FolderImages, ImageSource, RowSource, cached
 from satl.images.broken_pictures import BrokenPicture, readable_images, require_few
 from satl.inference.decision_thresholds import DecisionThresholds, ThresholdsOfClasses, same_threshold
 from satl.inference.recogniser import Recogniser
 from satl.labels import LabelTable
+from satl.labels.table import Cells
 from satl.runs.config import RunConfig
 from satl.runs.data import SPLITS, RunData, load_data
 from satl.runs.picture_record import PictureRecord, changed_words, copies_words
@@ -30,6 +31,29 @@ from satl.training.forward import FloatArray
 Progress = Callable[[int, int], Any]
 
 
+@dataclass(frozen=True)
+class MeasuredImages:
+    """What an evaluation is computed from, image by image.
+
+    Attributes:
+        images: their ids.
+        files: where they are, None where the run reads no files.
+        classes: names of the classes.
+        cells: +1, -1 or 0, (N, C).
+        probabilities: (N, C).
+        limits: from which probability on a class counts as present, (C,); infinite where it never does.
+        facts: the content of ``evaluation-SPLIT.json``.
+    """
+
+    images: tuple[str, ...]
+    files: tuple[str, ...] | None
+    classes: tuple[str, ...]
+    cells: Cells
+    probabilities: FloatArray
+    limits: FloatArray
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
 def evaluate_run(
     run: Path | str,
     split: str | None = None,
@@ -38,6 +62,7 @@ def evaluate_run(
     thresholds: ThresholdsOfClasses | None = None,
     out: Path | None = None,
     data: RunData | None = None,
+    see: Callable[[MeasuredImages], Any] | None = None,
 ) -> tuple[Evaluation, str]:
     """Evaluate a run on the known cells of a split and write ``evaluation-SPLIT.json`` and ``.csv``.
 
@@ -50,6 +75,7 @@ def evaluate_run(
         thresholds: gives the thresholds of the run's classes; by default 0.5 for each.
         out: folder to write into; None for that of the run.
         data: the data of the run, where it is loaded already.
+        see: is given the images that were measured, when everything else is done.
 
     Returns:
         The evaluation, and the split.
@@ -87,7 +113,7 @@ def evaluate_run(
     if split != "test":
         require_same_data(opened, data, split)
     doubts = _doubts(opened, data, split)
-    evaluation = evaluate_split(recogniser, data, split, decisions, progress)
+    evaluation, measured = _measure(recogniser, data, split, decisions, progress)
     facts: dict[str, Any] = {"split": split, "checkpoint": checkpoint, "thresholds": decisions.source}
     if doubts:
         facts["doubts"] = doubts
@@ -95,6 +121,8 @@ def evaluate_run(
     with atomic_path(folder / f"evaluation-{split}.json") as temporary:
         temporary.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     evaluation.write_csv(folder / f"evaluation-{split}.csv")
+    if see is not None:
+        see(replace(measured, facts=content))
     return evaluation, split
 
 
@@ -158,13 +186,31 @@ def evaluate_split(
     """
     if thresholds is None:
         thresholds = same_threshold(0.5, len(recogniser.classes))
+    return _measure(recogniser, data, split, thresholds, progress)[0]
+
+
+def _measure(
+    recogniser: Recogniser,
+    data: RunData,
+    split: str,
+    thresholds: DecisionThresholds,
+    progress: Progress | None,
+) -> tuple[Evaluation, MeasuredImages]:
     rows, probabilities = _probabilities(recogniser, data, data.rows(split), progress)
     left_out = sum(one.split == split for one in data.left_out) + len(data.rows(split)) - len(rows)
     limits = np.where(thresholds.never, np.float32(np.inf), thresholds.values)
-    evaluation = evaluate_scores(
-        probabilities, data.table.cells[rows], recogniser.classes, limits, encoding="signed"
+    cells = data.table.cells[rows]
+    evaluation = evaluate_scores(probabilities, cells, recogniser.classes, limits, encoding="signed")
+    files = data.files.files if isinstance(data.files, FolderImages) else None
+    measured = MeasuredImages(
+        tuple(data.table.images[row] for row in rows.tolist()),
+        None if files is None else tuple(files[row] for row in rows.tolist()),
+        recogniser.classes,
+        cells,
+        probabilities,
+        limits,
     )
-    return replace(evaluation, left_out=left_out)
+    return replace(evaluation, left_out=left_out), measured
 
 
 def default_split(data: RunData) -> str:

@@ -54,6 +54,7 @@ EXTRAS: Mapping[str, Extra] = {
     "wandb": Extra(("wandb",), "a training in Weights & Biases"),
     "mlflow": Extra(("mlflow",), "a training in MLflow"),
     "label-studio": Extra(("label_studio_sdk",), "suggestions to a Label Studio server"),
+    "fiftyone": Extra(("fiftyone",), "evaluations in FiftyOne"),
     "fast": Extra(("torchcodec",), "faster decoding of JPEGs"),
     "remote": Extra(("fsspec", "s3fs", "gcsfs"), "data behind s3:// and gs://"),
     "ray": Extra(("ray",), "very many pictures on several machines"),

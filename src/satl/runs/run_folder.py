@@ -407,6 +407,19 @@ class RunFolder:
             remedy = Sentence("no model was kept yet, resume with {resume}", resume=self.resume_task)
         raise RunError(f"holds no checkpoint '{name}'", where=self.path, remedy=remedy)
 
+    def can_resume(self, checkpoint_epochs: int) -> bool:
+        """Whether there is a checkpoint to go on from; False: the run was stopped before it was to write one.
+
+        Raises:
+            RunError: it wrote one after ``checkpoint_epochs`` epochs, and it is gone.
+        """
+        # The row of an epoch is written before its checkpoint.
+        saved = self.find_checkpoint("last") is not None or self.result.is_file()
+        if not saved and len(self.read_metrics()) <= checkpoint_epochs:
+            return False
+        self.checkpoint("last")
+        return True
+
     def remove_half_written(self) -> None:
         """Remove what a process that was killed left among the checkpoints; call it with the lock.
 

@@ -101,12 +101,7 @@ class Saver:
     def _take(
         self, state: dict[str, Any], checkpoint: Path, tally: EpochTally
     ) -> tuple[int, int, dict[str, Any]]:
-        if state["data"] != self.fingerprint:
-            raise RunError(
-                f"{self.folder.data_words} are not those the run was started with",
-                where=self.folder.path,
-                remedy="restore the table or start a new run",
-            )
+        self.require_same_data(state["data"])
         if len(state["random"]) != world_size():
             raise RunError(
                 f"was started with {len(state['random'])} process(es), not {world_size()}",
@@ -134,6 +129,15 @@ class Saver:
             raise TypeError("the best epoch has a number and a score")
         restore_random_states(state["random"][rank])
         return epoch, step, best
+
+    def require_same_data(self, had: str | None) -> None:
+        """Refuse labels, a split or features with another digest than the run had; None: it is not known."""
+        if had is not None and had != self.fingerprint:
+            raise RunError(
+                f"{self.folder.data_words} are not those the run was started with",
+                where=self.folder.path,
+                remedy="restore the table or start a new run",
+            )
 
     def save_best(self, best: dict[str, Any]) -> None:
         """Write the learner with the network that is evaluated."""

@@ -12,8 +12,9 @@ from typing import Any
 def stop_signals() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C, termination or hang-up into a request to stop after the current step.
 
-    A second Ctrl-C or termination stops at once. A hang-up does not: shells send it twice, and service managers right
-    after a termination. One that ``nohup`` has switched off stays so.
+    Ctrl-C after that stops at once. A termination or a hang-up does not: schedulers that end a whole job send it to
+    every process, and the program that started this one passes it on; shells hang up twice. A hang-up that ``nohup``
+    has switched off stays so.
     """
     received: list[int] = []
     previous: dict[int, Any] = {}
@@ -21,7 +22,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
     def note(number: int, frame: Any) -> None:
         received.append(number)
-        if number != hang_up and len([one for one in received if one != hang_up]) > 1:
+        if number == signal.SIGINT and any(one != hang_up for one in received[:-1]):
             raise KeyboardInterrupt
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from satl.distributed import launched_rank, sum_across, world_size
-from satl.errors import ConfigError, Sentence, Stopped
+from satl.errors import ConfigError, SatlWarning, Sentence, Stopped
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.evaluation.pseudo_quality import expected_positives
 from satl.features import FeatureTable
@@ -180,23 +181,30 @@ class Trainer:
         display: Display | None = None,
         trackers: Sequence[Tracker] = (),
     ) -> Trainer:
-        """Resume a run from its last checkpoint."""
-        folder.checkpoint("last")  # before anything is built: a run without one cannot be resumed
+        """Resume a run from its last checkpoint; one that was stopped before its first one begins again."""
+        config = folder.read_config()
+        has_checkpoint = folder.can_resume(config.training.checkpoint_epochs)  # before anything is built
         if launched_rank() == 0:  # the processes of one run share its lock
             folder.lock()
         try:
-            config = folder.read_config()
             require_network_arguments(config.model, folder.config)
             if launched_rank() == 0:
                 require_same_pictures(folder.pictures, data, folder.path)
             trainer = cls(config, data, folder, display, trackers)
-            trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
-            if not trainer.finished and not trainer.saver.has_best(
-                trainer.best, trainer.next_epoch, trainer.next_step
-            ):
-                # The best model is of an epoch that is now trained again and may end otherwise, as on a GPU. Its score
-                # must not keep the next best model from being saved.
-                trainer.best = dict(_NO_BEST)
+            if has_checkpoint:
+                trainer.next_epoch, trainer.next_step, trainer.best = trainer.saver.load_last(trainer.tally)
+                if not trainer.finished and not trainer.saver.has_best(
+                    trainer.best, trainer.next_epoch, trainer.next_step
+                ):
+                    # The best model is of an epoch that is now trained again and may end otherwise, as on a GPU. Its
+                    # score must not keep the next best model from being saved.
+                    trainer.best = dict(_NO_BEST)
+            else:
+                trainer.saver.require_same_data(folder.read_fingerprint())
+                keep_prompts(trainer.learner, config.model, data)
+                if trainer.is_main:
+                    told = f"{folder.path} was stopped before its first checkpoint: it begins again."
+                    warnings.warn(SatlWarning(told), stacklevel=2)
             if trainer.is_main:
                 folder.keep_metrics_before(trainer.next_epoch)
                 folder.remove_half_written()
