@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 PY := $(BIN)/python
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: demo test test-slow test-lowest test-newest test-remote chaos chaos-short fuzz fuzz-short fuzz-http audit sbom lint bench docs clean
+.PHONY: demo test test-slow test-lowest test-newest test-remote chaos chaos-short fuzz fuzz-short fuzz-http audit audit-where-reachable sbom lint bench docs clean
 
 demo: $(VENV)/.ready
 	$(BIN)/satl demo --out runs/demo
@@ -21,6 +21,9 @@ fuzz-http: $(VENV)/.ready
 
 audit: $(VENV)/.ready
 	$(PY) tools/audit.py
+
+audit-where-reachable: $(VENV)/.ready
+	$(PY) tools/audit.py --where-reachable
 
 sbom: $(VENV)/.ready
 	$(PY) tools/sbom.py

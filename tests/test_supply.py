@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit import verdict
+from audit import exit_code, verdict
 from sbom import bill, locked, main
 
 ROOT = Path(__file__).parents[1]
@@ -87,3 +87,9 @@ def test_an_audit_without_answers_is_not_clean(packages: list[dict[str, Any]], c
     assert given == code
     assert says in "\n".join(lines)
     assert verdict(None)[0] == 2
+
+
+def test_ci_fails_for_an_advisory_and_not_for_a_service_out_of_reach() -> None:
+    assert [exit_code(code, where_reachable=True) for code in (0, 1, 2)] == [0, 1, 0]
+    assert [exit_code(code, where_reachable=False) for code in (0, 1, 2)] == [0, 1, 2]
+    assert "audit-where-reachable" in (ROOT / ".ci" / "run").read_text()

@@ -1,7 +1,8 @@
-"""Ask for known vulnerabilities of the tested versions: python tools/audit.py
+"""Ask for known vulnerabilities of the tested versions: python tools/audit.py [--where-reachable]
 
 pip-audit asks the advisory service of the package index. It calls a set without answers clean, so this program counts
-the answers: 0 all versions are known and none has an advisory, 1 some have one, 2 not all could be asked about.
+the answers: 0 all versions are known and none has an advisory, 1 some have one, 2 not all could be asked about. With
+--where-reachable the last is told and not an error, as for CI behind a mirror that has no advisories.
 """
 
 from __future__ import annotations
@@ -74,7 +75,16 @@ def ask() -> dict[str, Any] | None:
         return None
 
 
+def exit_code(code: int, *, where_reachable: bool) -> int:
+    """Return with which code to end.
+
+    >>> [exit_code(code, where_reachable=True) for code in (0, 1, 2)]
+    [0, 1, 0]
+    """
+    return 0 if where_reachable and code == 2 else code
+
+
 if __name__ == "__main__":
     code, lines = verdict(ask())
     print("\n".join(lines))
-    sys.exit(code)
+    sys.exit(exit_code(code, where_reachable="--where-reachable" in sys.argv[1:]))
