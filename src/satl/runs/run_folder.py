@@ -414,11 +414,17 @@ class RunFolder:
             RunError: it wrote one after ``checkpoint_epochs`` epochs, and it is gone.
         """
         # The row of an epoch is written before its checkpoint.
-        saved = self.find_checkpoint("last") is not None or self.result.is_file()
-        if not saved and len(self.read_metrics()) <= checkpoint_epochs:
+        if self.find_checkpoint("last") is not None:
+            return True
+        if self.result.is_file():
+            self.checkpoint("last")  # which says why there is none
+        if len(self.read_metrics()) <= checkpoint_epochs:
             return False
-        self.checkpoint("last")
-        return True
+        raise RunError(
+            "its checkpoint 'last' is gone",
+            where=self.path,
+            remedy="put the folder checkpoints/last back, or remove the run and start again",
+        )
 
     def remove_half_written(self) -> None:
         """Remove what a process that was killed left among the checkpoints; call it with the lock.
