@@ -352,11 +352,11 @@ class Kept:
         return f"{rule_name(leader)} ({number(means[leader])})"
 
     def thesis(self, subject: str, rivals: Sequence[str]) -> str:
-        """Say at each proportion which rules a rule is above, below and not shown to differ from, a point each."""
+        """Say at each proportion which rules a rule is higher than, lower than and not different from, a point each."""
         words = {
-            ABOVE: "above",
-            BELOW: "below",
-            OPEN: "not shown to differ from",
+            ABOVE: "significantly higher than",
+            BELOW: "significantly lower than",
+            OPEN: "not significantly different from",
             UNTESTED: "of one seed beside",
         }
         lines = []
@@ -376,9 +376,9 @@ class Kept:
     def thesis_in_short(self, subject: str, rivals: Sequence[str]) -> str:
         """Say the same in numbers of rules."""
         words = {
-            ABOVE: "above",
-            BELOW: "below",
-            OPEN: "not shown to differ from",
+            ABOVE: "significantly higher than",
+            BELOW: "significantly lower than",
+            OPEN: "not significantly different from",
             UNTESTED: "untested against",
         }
         parts = []
@@ -395,7 +395,7 @@ class Kept:
         pairs = [(one.place, one.base) for one in changes if one.base is not None]
         claims = Claims(self.source, dict.fromkeys(pairs), (proportion,))
         lines = []
-        for title, shown in (("Shown in both epochs", True), ("Not shown", False)):
+        for title, shown in (("Significant with both models", True), ("Not significant", False)):
             found = []
             for change in changes:
                 assert change.base is not None

@@ -61,13 +61,13 @@ def test_the_correction_is_over_all_proportions() -> None:
 def test_verdicts_and_differences_are_written_out() -> None:
     claims = claims_of({0.05: (CLEAR, CLEAR), 0.1: (CLEAR, NOISE), 0.2: (NOISE, NOISE)})
     assert claims.verdict(ONE, OTHER) == (
-        "above at 5 %, above with the last epoch only at 10 %, no difference shown at 20 %"
+        "higher at 5 %, higher with the last epoch only at 10 %, not significantly different at 20 %"
     )
     assert claims.differences(ONE, OTHER) == "4.0, 4.0 and 0.1"
     assert claims.where(ONE, OTHER, ABOVE) == [0.05]
     every = claims_of(dict.fromkeys((0.05, 0.1, 0.2), (CLEAR, CLEAR)))
-    assert every.verdict(ONE, OTHER) == "above at every proportion"
+    assert every.verdict(ONE, OTHER) == "higher at every proportion"
     none = claims_of(dict.fromkeys((0.05, 0.1, 0.2), (NOISE, NOISE)))
-    assert none.verdict(ONE, OTHER) == "no difference shown at any proportion"
+    assert none.verdict(ONE, OTHER) == "not significantly different at any proportion"
     assert claims_of({0.1: ((), ())}).verdict(ONE, OTHER) == ""
-    assert claims_of({0.1: (CLEAR[:1], CLEAR[:1])}).verdict(ONE, OTHER) == "one seed and so no test at 10 %"
+    assert claims_of({0.1: (CLEAR[:1], CLEAR[:1])}).verdict(ONE, OTHER) == "one seed, so no test at 10 %"

@@ -98,15 +98,15 @@ def test_a_changed_result_changes_tables_and_sentences(
     after = writer.page()
     assert prose(after) != prose(before)
     assert prose(writer.readme()) != prose(readme)
-    # SST+SATL is no longer shown above SST at 10 %, and the summary says so without anybody's help.
-    assert "(SST+SATL against SST): above at 5, 10 and 20 %" in before
-    assert "(SST+SATL against SST): above at 5 and 20 %" in after
+    # SST+SATL is no longer significantly higher than SST at 10 %, and the summary says so without anybody's help.
+    assert "(SST+SATL against SST): higher at 5, 10 and 20 %" in before
+    assert "(SST+SATL against SST): higher at 5 and 20 %" in after
 
 
 def test_a_sentence_that_no_longer_holds_is_left_out_aloud(
     writer: ModuleType, elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sentence = "SATL+ is above SST+SATL at every proportion."
+    sentence = "SATL+ is better than SST+SATL at every proportion."
     assert sentence in writer.page()
 
     def worse(row):
@@ -151,8 +151,7 @@ def test_what_has_not_been_run_makes_no_claim(writer: ModuleType, facts: ModuleT
     assert "(n = 1)" in kept.map()
     assert "SATL+ " not in kept.differences(pairs)
     assert (
-        kept.claims(pairs).sentences()
-        == "- One seed and so no test at 10 %: SST+SATL against ignore-unknown."
+        kept.claims(pairs).sentences() == "- One seed, so no test at 10 %: SST+SATL against ignore-unknown."
     )
 
 
@@ -212,15 +211,15 @@ def test_sections_appear_with_their_results(writer: ModuleType, elsewhere: Path,
         assert f"experiments/{experiment}/{grid}.yaml --out" in page
     assert "| SST, tuned | both |" in page
     below = " ".join(page[page.index(f"experiments/{experiment}/rules.yaml") :].split())
-    rules = re.search(r"- With 10 % known `sate` is above ([^.]*)\.", below)
+    rules = re.search(r"- With 10 % known `sate` is significantly higher than ([^.]*)\.", below)
     assert rules is not None
     assert "`fixed`" in rules[1]
-    assert "below" not in rules[1]
+    assert "lower" not in rules[1]
     assert re.search(
         r"\*\*SATE against the other rules\*\* in SST's framework, of \d+: with", " ".join(page.split())
     )
     trial = page[page.index(f"experiments/{experiment}/drl.yaml") :]
-    assert "in none of its readings" in trial.split("\n## ")[0]
+    assert "is significantly better here" in trial.split("\n## ")[0]
 
 
 def test_one_seed_of_a_section_is_labelled_so(writer: ModuleType, elsewhere: Path) -> None:
@@ -236,9 +235,8 @@ def test_one_seed_of_a_section_is_labelled_so(writer: ModuleType, elsewhere: Pat
 def test_a_rule_that_is_better_than_sate_is_named(writer: ModuleType, elsewhere: Path) -> None:
     pretend(elsewhere, "coco18", "rules", {"precision": 4.0, "fixed": -4.0}, "sst-p10-*")
     text = " ".join(writer.page().split())
-    found = re.search(
-        r"With 10 % known `sate` is above ([^.]*), below ([^.]*), not shown to differ from", text
-    )
+    outcomes = r"significantly higher than ([^.]*), significantly lower than ([^.]*), not significantly different from"
+    found = re.search(rf"With 10 % known `sate` is {outcomes}", text)
     assert found is not None
     assert (found[1], found[2]) == ("`fixed`", "`precision`")
     assert "The highest mean of the last epoch is that of `precision` (" in text
@@ -247,7 +245,10 @@ def test_a_rule_that_is_better_than_sate_is_named(writer: ModuleType, elsewhere:
 def test_a_ranking_loss_that_helps_is_named(writer: ModuleType, elsewhere: Path) -> None:
     pretend(elsewhere, "coco18", "drl", {"sst+drl:image1": 3.0})
     text = " ".join(writer.page().split())
-    assert "Shown to help: SST+DRL, image1 against SST at 10 %; SST+DRL, image10 against SST at 10 %." in text
+    assert (
+        "Significantly better: SST+DRL, image1 against SST at 10 %; SST+DRL, image10 against SST at 10 %."
+        in text
+    )
 
 
 @pytest.mark.parametrize("file", KEPT, ids=lambda file: f"{file.parts[-3]}-{file.stem}")

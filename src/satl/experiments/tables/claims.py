@@ -20,11 +20,14 @@ _ONE_EPOCH = {
     (outcome, model): f"{outcome}, {model} epoch only" for outcome in (ABOVE, BELOW) for model in (LAST, BEST)
 }
 _WORDS = {
-    ABOVE: "above",
-    BELOW: "below",
-    **{text: f"{outcome} with the {model} epoch only" for (outcome, model), text in _ONE_EPOCH.items()},
-    OPEN: "no difference shown",
-    UNTESTED: "one seed and so no test",
+    ABOVE: "higher",
+    BELOW: "lower",
+    **{
+        text: f"{'higher' if outcome == ABOVE else 'lower'} with the {model} epoch only"
+        for (outcome, model), text in _ONE_EPOCH.items()
+    },
+    OPEN: "not significantly different",
+    UNTESTED: "one seed, so no test",
 }
 
 
@@ -82,10 +85,10 @@ class Claims:
         return [one for one in self.proportions if self.outcome(first, second, one) == outcome]
 
     def verdict(self, first: Place, second: Place) -> str:
-        """Say where the first is above or below the second, as far as it is shown.
+        """Say where the first is significantly higher or lower than the second.
 
         Returns:
-            For example ``above at 5, 10 and 20 %, no difference shown at 30 and 40 %``; empty where no seed has both.
+            For example ``higher at 5 and 10 %, not significantly different at 20 %``; empty where no seed has both.
         """
         there = [one for one in self.proportions if self.test(first, second, one) is not None]
         parts = []
