@@ -45,7 +45,8 @@ class Parameter:
         ]
         declared = [word.strip() for part in given for word in part.split("/")]
         if not self.option:
-            self.names = [str(self.info.metavar or name).upper()]
+            # A metavar may say in the way of usages that an argument is optional or repeatable.
+            self.names = [str(self.info.metavar or name).upper().strip("[].")]
         elif any(word.startswith("-") for word in declared):
             self.names = sorted((word for word in declared if word.startswith("-")), key=len)
         else:
