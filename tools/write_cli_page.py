@@ -24,7 +24,7 @@ HEAD = """# Commands
 
 <!-- written by tools/write_cli_page.py -->
 
-Every command explains itself: `satl COMMAND --help` prints what stands here. A mistake ends in one sentence that names
+Every command explains itself: `satl COMMAND --help` prints the same as this page. An error is one sentence that names
 the file and the remedy, with exit code 2, and nothing is half written. An existing file is replaced only with
 `--force`, where a command has it.
 """
