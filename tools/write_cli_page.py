@@ -24,7 +24,7 @@ HEAD = """# Commands
 
 <!-- written by tools/write_cli_page.py -->
 
-Every command explains itself: `satl COMMAND --help` prints what stands here. A mistake ends in one sentence that names
+Every command explains itself: `satl COMMAND --help` prints the same as this page. An error is one sentence that names
 the file and the remedy, with exit code 2, and nothing is half written. An existing file is replaced only with
 `--force`, where a command has it.
 """
@@ -45,7 +45,8 @@ class Parameter:
         ]
         declared = [word.strip() for part in given for word in part.split("/")]
         if not self.option:
-            self.names = [str(self.info.metavar or name).upper()]
+            # A metavar may say in the way of usages that an argument is optional or repeatable.
+            self.names = [str(self.info.metavar or name).upper().strip("[].")]
         elif any(word.startswith("-") for word in declared):
             self.names = sorted((word for word in declared if word.startswith("-")), key=len)
         else:

@@ -120,7 +120,7 @@ def pages() -> dict[str, str]:
             lines += [*_table(model, name), ""]
         made[f"{page}.md"] = lines
     others = ", ".join(f"`{key}` {_shown(value)}" for key, value in flat_settings(DEFAULTS).items())
-    made["features.md"] += [f"With `data.features` some defaults are others: {others}.", ""]
+    made["features.md"] += [f"With `data.features` some defaults are different: {others}.", ""]
     made["method.md"] = _method_page()
     return {name: "\n".join(lines).rstrip() + "\n" for name, lines in made.items()}
 
@@ -156,13 +156,20 @@ def _method_page() -> list[str]:
     ):
         for name, part in registry.items():
             if part.parameters.model_fields:
-                lines += _section(f"{kind} `{name}`", part.parameters, section.format(name))
+                lines += _section(f"{kind} `{name}`", part.parameters, section.format(name), part.summary)
     return lines + _section("Teacher", TeacherParameters, "method.teacher")
 
 
-def _section(title: str, model: type[BaseModel], prefix: str) -> list[str]:
-    summary = (model.__doc__ or "").splitlines()[0]
-    return [f"## {title}", "", summary, "", *_table(model, prefix), ""]
+def _section(title: str, model: type[BaseModel], prefix: str, summary: str = "") -> list[str]:
+    # Parts can share a model of parameters, whose docstring then says what only some of them do.
+    return [
+        f"## {title}",
+        "",
+        summary or (model.__doc__ or "").splitlines()[0],
+        "",
+        *_table(model, prefix),
+        "",
+    ]
 
 
 def _declaration(method: Method, remark: str = "") -> str:

@@ -39,7 +39,7 @@ def average_precision(
         interpolated: True for the all-point interpolated value (VOC 2010, the number of the papers):
             each recall step weighs the best precision at that recall or a higher one. False for the
             plain value, equal to ``sklearn.metrics.average_precision_score``.
-        encoding: what the values of ``labels`` mean, if other (``"complete"`` for 1 and 0). Labels with 0 and without
+        encoding: how ``labels`` are written, if not +1, -1, 0 (``"complete"`` for 1 and 0). Labels with 0 and without
             -1 are refused unless one is named.
 
     Returns:

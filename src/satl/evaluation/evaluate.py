@@ -149,7 +149,7 @@ def evaluate_scores(
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         classes: the C names.
         thresholds: one number or (C,); by default 0.5.
-        encoding: what the values of ``labels`` mean, if other (``"complete"`` for 1 and 0). Labels with 0 and without
+        encoding: how ``labels`` are written, if not +1, -1, 0 (``"complete"`` for 1 and 0). Labels with 0 and without
             -1 are refused unless one is named.
 
     >>> probabilities = [[0.9, 0.2], [0.4, 0.1], [0.6, 0.3]]

@@ -166,7 +166,7 @@ def count_metrics(
         labels: (N, C) in {+1 present, -1 absent, 0 unknown}.
         thresholds: one number or (C,); a score that equals its threshold is predicted.
         top: count at most this many predictions an image (the papers report 3).
-        encoding: what the values of ``labels`` mean, if other (``"complete"`` for 1 and 0). Labels with 0 and without
+        encoding: how ``labels`` are written, if not +1, -1, 0 (``"complete"`` for 1 and 0). Labels with 0 and without
             -1 are refused unless one is named.
 
     >>> metrics = count_metrics([[0.9, 0.6], [0.2, 0.7], [0.8, 0.1]], [[1, -1], [1, 1], [-1, 0]])

@@ -147,7 +147,7 @@ def pseudo_label_quality(
             cells are ignored.
         labels: (N, C) the training labels; only cells that are 0 (unknown) count.
         truth: (N, C) in {+1 present, -1 absent, 0 not even known to the judge}.
-        encoding: what the values of ``labels`` and ``truth`` mean, if other. Either of them with 0 and without -1 is
+        encoding: how ``labels`` and ``truth`` are written, if not +1, -1, 0. Either of them with 0 and without -1 is
             refused unless one is named.
 
     >>> quality = pseudo_label_quality([[True, True, False, False]], [[0, 0, 0, -1]], [[1, -1, 1, -1]])

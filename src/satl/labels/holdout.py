@@ -163,7 +163,7 @@ def hold_out(
         seed: of the draw.
         fraction: share to hold out, one number or (C,); None: as :func:`hold_out_fraction` says for certificates of
             95 % precision.
-        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+        encoding: how ``labels`` are written, if not +1, -1, 0. Labels with 0 and without -1 are refused unless one is
             named.
 
     >>> labels = np.where(np.random.default_rng(0).random((2000, 1)) < 0.5, 1, -1)

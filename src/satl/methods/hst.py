@@ -23,7 +23,7 @@ class PrototypeParameters(LeaveOneOutParameters):
     """Similarity to prototypes of each class."""
 
     size: int = Field(10, ge=1, description="Prototypes per class.")
-    every: int = Field(5, ge=1, description="Epochs of stage 2 after which they are computed anew.")
+    every: int = Field(5, ge=1, description="Epochs of stage 2 after which they are computed again.")
     samples: int = Field(
         512, ge=1, description="Known positives per class that they are computed from, at most."
     )

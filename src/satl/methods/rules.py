@@ -33,7 +33,7 @@ class LinearParameters(Parameters):
     update_every: int | None = Field(
         None,
         ge=1,
-        description="About so many training steps between updates, spread evenly, for trainings of few epochs; by "
+        description="Approximate number of training steps between updates, for trainings of few epochs; by "
         "default once an epoch.",
     )
 
@@ -83,7 +83,7 @@ class SemanticParameters(HistogramParameters):
     update_every: int | None = Field(
         None,
         ge=1,
-        description="About so many steps between threshold updates, spread evenly; by default once an epoch.",
+        description="Approximate number of training steps between updates; by default once an epoch.",
     )
 
 

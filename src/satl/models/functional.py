@@ -115,7 +115,7 @@ def cooccurrence_counts(labels: Tensor | NDArray[np.generic], *, encoding: str |
 
     Args:
         labels: (N, C) with +1 present, -1 absent, 0 unknown.
-        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+        encoding: how ``labels`` are written, if not +1, -1, 0. Labels with 0 and without -1 are refused unless one is
             named.
 
     >>> cooccurrence_counts(np.array([[1, 1, 0], [1, -1, 0]], dtype=np.int8)).tolist()

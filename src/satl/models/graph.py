@@ -80,7 +80,7 @@ def convolution_graph(
         labels: (N, C) with +1 present, -1 absent, 0 unknown.
         threshold: the conditional frequency from which a class is a neighbour.
         weight: what the neighbours of a class weigh together.
-        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+        encoding: how ``labels`` are written, if not +1, -1, 0. Labels with 0 and without -1 are refused unless one is
             named.
 
     Returns:

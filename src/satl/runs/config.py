@@ -78,14 +78,13 @@ class DataConfig(Section):
         0.1,
         ge=0,
         lt=1,
-        description="Share of the training images to validate on, where no split says so; 0 takes none, and the model "
-        "of the last epoch is kept as the best.",
+        description="Share of the training images to validate on, if the table has no `val` rows; with 0 the model of "
+        "the last epoch is kept as the best.",
     )
     validation_labels: Literal["known", "complete"] = Field(
         "known",
-        description="What validation sees where `proportion` hides labels: of its images, too, only that share of the "
-        "cells, which is all that somebody with such labels has to choose a model and settings by; or complete labels, "
-        "as published studies do.",
+        description="Labels of the validation images if `proportion` hides labels: the same share of them, as somebody "
+        "with such labels would have, or complete labels, as in published studies.",
     )
     use_test: bool = Field(
         True, description="Read the test images; false leaves them out, to choose settings without them."

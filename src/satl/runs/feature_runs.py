@@ -47,7 +47,7 @@ class FeaturesConfig(Section):
     """What happens to features before the network, where `data.features` is given."""
 
     unit_length: bool = Field(
-        True, description="Scale each vector to the length 1 first; false where lengths say something."
+        True, description="Scale each vector to the length 1 first; false if lengths have a meaning."
     )
     standardise: bool = Field(
         True, description="Shift and scale each number to mean 0 and deviation 1 over the training images."
@@ -56,8 +56,8 @@ class FeaturesConfig(Section):
         512,
         ge=0,
         le=65_536,
-        description="Of longer vectors that are standardised, keep so many principal components of the training "
-        "images, scaled by one number for all. 0: keep every number.",
+        description="Number of principal components of the training images to keep of longer vectors that are "
+        "standardised, all scaled by the same number. 0: keep every number.",
     )
 
     def kept_components(self, dim: int) -> int:

@@ -37,7 +37,9 @@ class TrainingConfig(Section):
     )
     optimiser: Literal["adam", "adamw", "sgd"] = Field("adam", description="What moves the weights.")
     lr: float = Field(1e-5, gt=0, description="Learning rate.")
-    head_lr: float | None = Field(None, gt=0, description="Learning rate of all but the backbone, if other.")
+    head_lr: float | None = Field(
+        None, gt=0, description="Learning rate of all but the backbone, if it differs."
+    )
     weight_decay: float = Field(5e-4, ge=0, description="Weight decay.")
     momentum: float = Field(0.9, ge=0, lt=1, description="For sgd.")
     schedule: Literal["step", "cosine", "constant"] = Field(
@@ -65,7 +67,7 @@ class TrainingConfig(Section):
     )
     seed: int = Field(0, ge=0, lt=1 << 63, description="Decides weights, order, augmentation and split.")
     checkpoint_steps: Annotated[int | None, Effect.NOTHING] = Field(
-        None, ge=1, description="Also save within an epoch, every so many steps."
+        None, ge=1, description="Steps between checkpoints within an epoch; by default there are none."
     )
     checkpoint_epochs: Annotated[int, Effect.NOTHING] = Field(
         1, ge=1, description="Epochs between checkpoints to resume from (the last is always written)."
@@ -74,7 +76,7 @@ class TrainingConfig(Section):
         (), description="Epochs, counted from 1, whose model is kept too, for figures of that epoch."
     )
     trackers: Annotated[tuple[Literal["tensorboard", "wandb", "mlflow"], ...], Effect.NOTHING] = Field(
-        (), description="What else is told the metrics of every epoch; each needs the extra of its name."
+        (), description="Where else to send the metrics of every epoch; each needs the extra with its name."
     )
     evaluate_every: Annotated[int, Effect.START] = Field(
         1, ge=1, description="Epochs between validations (the last is always done)."

@@ -145,7 +145,7 @@ def fit_probe(
         labels: ``(N, C)`` with +1, -1, 0.
         penalties: to choose from; see :meth:`LinearProbe.fit`.
         folds: the images n, n + folds, ... are a fold.
-        encoding: what the values of ``labels`` mean, if other. Labels with 0 and without -1 are refused unless one is
+        encoding: how ``labels`` are written, if not +1, -1, 0. Labels with 0 and without -1 are refused unless one is
             named.
 
     Returns:

@@ -64,7 +64,7 @@ def apply_rule(
         truth: (N, C) hidden truth of unknown cells, 0 where it is not known either.
         updates: how often the rule is updated, at least once, each time after seeing all scores. None: go where updates
             would end (the ideal thresholds of a rule that moves step by step).
-        encoding: what the values of ``labels`` and ``truth`` mean, if other. Either of them with 0 and without -1 is
+        encoding: how ``labels`` and ``truth`` are written, if not +1, -1, 0. Either of them with 0 and without -1 is
             refused unless one is named. The rule itself must be for ``signed`` labels.
 
     Raises:

@@ -166,7 +166,7 @@ def estimate_audit(
         sample: the cells.
         answers: (K,) +1 present, -1 absent, 0 cannot tell.
         confidence: in (0, 1), two-sided.
-        encoding: what the values of ``answers`` mean, if other (``"complete"`` for 1 and 0). Answers with 0 and without
+        encoding: how ``answers`` are written, if not +1, -1, 0 (``"complete"`` for 1 and 0). Answers with 0 and without
             -1 are refused unless one is named.
 
     >>> sample = draw_audit(np.repeat([[1], [4]], [100, 900], axis=0), size=50)

@@ -86,7 +86,7 @@ def certify(
             choosing the zone; the guard looks at the other cells.
         zones: the loosest thresholds that planned cells can test, present and absent, (C,) each, NaN for
             no limit; needed with ``planned``.
-        encoding: what the values of ``labels`` mean, if other (``"blank"`` for 1, 0 and NaN). Labels with 0 and without
+        encoding: how ``labels`` are written, if not +1, -1, 0 (``"blank"`` for 1, 0 and NaN). Labels with 0 and without
             -1 are refused unless one is named.
 
     >>> rng = np.random.default_rng(0)
