@@ -98,7 +98,9 @@ def as_labels(
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
-    """Return an array of anything like one; a tensor of any device is copied to the host."""
+    """Return an array of anything like one; a tensor of any device, or a list of such, is copied to the host."""
+    if isinstance(values, list | tuple) and values and hasattr(values[0], "detach"):
+        return np.array([as_array(one) for one in values])
     if hasattr(values, "detach") and hasattr(values, "cpu"):
         values = values.detach().cpu()
         if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
