@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ def predict(
 
     Args:
         run: a run, as :func:`satl.train` gives it back, or the path of its folder.
-        data: image files, folders, Pillow images, arrays (H, W, 3) or tensors (3, H, W), one or a list of them; a
+        data: image files, folders, Pillow images, arrays (H, W, 3) or tensors (3, H, W), one or several of them; a
             packed store; a frame with a column ``image`` of paths or Pillow images; a Hugging Face or a torch data set.
             For a run on features also an array (N, D) of them, a frame, or a file.
         images: folder that the paths of a frame are relative to; by default the working folder.
@@ -57,6 +57,7 @@ def predict(
     from satl.inference.prediction import write_predictions
     from satl.runs.run_folder import RunFolder
 
+    data = _listed(data)
     kept = RunFolder.open(Path(run))
     classes = kept.read_classes()
     decisions = thresholds_of(threshold)(classes)
@@ -83,6 +84,18 @@ def predict(
         write(ids, classes, probabilities)
     kind = frame_kind(data) or (run.kind if isinstance(run, TrainedRun) else None)
     return PredictionResult(tuple(ids), classes, probabilities, decisions, kind)
+
+
+def _listed(data: Any) -> Any:
+    """Return what only iterates, a column of a frame and an array of texts as lists; anything else as it is.
+
+    >>> _listed(iter(["a.jpg"])), _listed(np.array(["a.jpg"])), _listed("a.jpg")
+    (['a.jpg'], ['a.jpg'], 'a.jpg')
+    """
+    column = frame_kind(data) is not None and columns_of(data) is None and hasattr(data, "__iter__")
+    if column or isinstance(data, Iterator) or (isinstance(data, np.ndarray) and data.dtype.kind in "UO"):
+        return data.tolist() if isinstance(data, np.ndarray) else list(data)
+    return data
 
 
 def _are_features(data: Any, dim: int) -> bool:
