@@ -271,6 +271,54 @@ def test_every_encoding_means_what_it_means_in_files(name: str) -> None:
         function(SIGNED, "cls")
 
 
+STEP_MODULES: dict[str, Callable[[str | None], Callable[[Tensor, Tensor], Any]]] = {
+    "PartialBCELoss": lambda encoding: PartialBCELoss(encoding=encoding),
+    "DifferentialRankingLoss": lambda encoding: (
+        lambda scores, labels: DifferentialRankingLoss(encoding=encoding)(scores, labels, 0.5)
+    ),
+    "SATLLoss": lambda encoding: SATLLoss(3, encoding=encoding),
+    "SATLLoss.pseudo_labels": lambda encoding: SATLLoss(3, encoding=encoding).pseudo_labels,
+    "observe": lambda encoding: SemanticAwareThreshold(3, encoding=encoding).observe,
+    "pseudo_labels": lambda encoding: SemanticAwareThreshold(3, encoding=encoding).pseudo_labels,
+}
+
+
+@pytest.mark.parametrize("name", STEP_MODULES)
+@pytest.mark.parametrize("kind", [torch.int8, torch.int64, torch.float32, torch.float16, torch.bfloat16])
+def test_a_module_refuses_zeros_and_ones_unless_somebody_says_what_they_mean(
+    name: str, kind: torch.dtype
+) -> None:
+    scores, zeros_and_ones = torch.from_numpy(SCORES), torch.from_numpy(TRUTH).to(kind)
+    call = STEP_MODULES[name]
+    with pytest.raises(ArrayError, match=r"can be read in 2 ways .* pass encoding='complete'"):
+        call(None)(scores, zeros_and_ones)
+    with pytest.raises(ArrayError, match=r"can be read in .* ways .* pass encoding='blank'"):
+        call(None)(scores, torch.from_numpy(np.where(KNOWN, TRUTH, np.nan)))
+    for encoding in ("complete", "signed"):
+        call(encoding)(scores, zeros_and_ones)
+
+
+def test_a_module_is_sure_after_a_batch_with_minus_one() -> None:
+    loss = PartialBCELoss()
+    one = torch.tensor([[1, 0, 0]])
+    loss(torch.zeros(1, 3), torch.zeros(1, 3))  # nothing known, which says nothing
+    with pytest.raises(ArrayError, match="can be read in 2 ways"):
+        loss(torch.zeros(1, 3), one)
+    loss(torch.zeros(1, 3), torch.tensor([[1, 0, -1]]))
+    assert loss(torch.zeros(1, 3), one).isclose(torch.tensor(2.0).log())
+
+
+def test_labels_are_read_once_where_a_rule_is_handed_on() -> None:
+    csl = torch.from_numpy(np.where(KNOWN, TRUTH, -1))
+    for encoding in ("csl", "signed"):
+        with pytest.raises(ArrayError, match=r"made for encoding 'csl'.* leave out encoding"):
+            SATLLoss(3, rule=SemanticAwareThreshold(3, encoding="csl"), encoding=encoding)
+    with pytest.raises(ArrayError, match="made for encoding 'csl'"):
+        apply_rule(MetricThreshold(3, encoding="csl"), SCORES, csl.numpy(), CLASSES, encoding="csl")
+    with pytest.raises(ValueError, match="rule is for 2 classes instead of 3"):
+        SATLLoss(3, rule=SemanticAwareThreshold(2))
+
+
 def test_positives_only_are_taken_where_they_are_said_to_be() -> None:
     only = np.where(SIGNED > 0, 1, 0)
     assert LabelTable(IMAGES, CLASSES, only, encoding="signed").positive_only
@@ -377,4 +425,5 @@ def test_a_module_survives_copies() -> None:
 
     rule = pickle.loads(pickle.dumps(copy.deepcopy(SemanticAwareThreshold(3, encoding="csl"))))
     assert rule.encoding == "csl"
+    assert SemanticAwareThreshold(3).encoding == "signed"
     assert "encoding='csl'" in repr(rule)

@@ -237,6 +237,100 @@ def test_scores_of_any_model(table: pd.DataFrame, tmp_path: Path) -> None:
         satl.complete(table, scores=scores[:5], out=tmp_path / "third", quiet=True)
 
 
+def test_frames_of_scores_are_matched_by_name(table: pd.DataFrame, tmp_path: Path) -> None:
+    scores = Drawn.truth + 0.3 * np.random.default_rng(1).normal(size=Drawn.truth.shape)
+    frame = pd.DataFrame(scores, columns=["cat", "<dog>"])
+    named = frame.assign(image=table["image"]).sample(frac=1, random_state=0)
+    kinds = {
+        "array": scores,
+        "columns in another order": frame[["<dog>", "cat"]],
+        "rows in another order": named[["image", "<dog>", "cat"]],
+        "an index of ids": named.set_index("image"),
+        "an index without a name": pd.DataFrame(frame.to_numpy(), index=[*table["image"]])[::-1],
+        "whole numbers as names": pd.DataFrame(scores),
+        "polars": pl.from_pandas(named),
+        "arrow": pl.from_pandas(named).to_arrow(),
+    }
+    found = {
+        name: satl.complete(table, scores=given, out=tmp_path / name, precision=0.9, quiet=True).table
+        for name, given in kinds.items()
+    }
+    assert [name for name, one in found.items() if one != found["array"]] == []
+    wrong = {
+        "none of which is a class": pd.DataFrame(scores, columns=["a", "b"]),
+        "numbers of the table in another order": frame.set_axis([0, 1], axis=1)[::-1],
+        "something else than numbers": frame.assign(more="text"),
+    }
+    for told, given in wrong.items():
+        with pytest.raises((ArrayError, ConfigError), match=told):
+            satl.complete(table, scores=given, out=tmp_path / "wrong", quiet=True)
+
+
+def test_frames_of_features_are_matched_by_name(
+    run: satl.api.TrainedRun, table: pd.DataFrame, tmp_path: Path
+) -> None:
+    frame = pd.DataFrame(Drawn.features).assign(image=table["image"]).sample(frac=1, random_state=0)
+    vectors = pd.DataFrame({"image": table["image"], "vector": [*Drawn.features]})[::-1]
+    quick = {**QUICK, "training.epochs": 1}
+    expected = satl.train(table, features=Drawn.features, out=tmp_path / "array", set=quick, quiet=True).frame
+    kinds = {
+        "a column": frame,
+        "an index": frame.set_index("image"),
+        "vectors": vectors,
+        "polars": pl.DataFrame({"image": table["image"].to_list(), "vector": Drawn.features})[::-1],
+    }
+    for name, given in kinds.items():
+        trained = satl.train(table, features=given, out=tmp_path / name, set=quick, quiet=True)
+        assert trained.frame.equals(expected), name
+        new = given.tail(3) if name in ("vectors", "polars") else given.loc[given.index[:3]]
+        found = satl.predict(run, new, quiet=True)
+        rows = [COLUMNS["image"].index(image) for image in found.images]
+        alone = satl.predict(run, Drawn.features[rows], quiet=True)
+        assert np.array_equal(found.probabilities, alone.probabilities), name
+    with pytest.raises(ArrayError, match="numbers of the table in another order"):
+        satl.train(table, features=frame.drop(columns="image"), out=tmp_path / "wrong", set=quick)
+    gaps = frame.astype({0: object})
+    gaps.iloc[0, 0] = "x"
+    with pytest.raises(ArrayError, match="column 0 of the frame holds something else than numbers"):
+        satl.train(table, features=gaps, out=tmp_path / "wrong", set=quick)
+    assert not list(tmp_path.glob("wrong*"))
+
+
+def test_numbers_of_any_precision(run: satl.api.TrainedRun, table: pd.DataFrame, tmp_path: Path) -> None:
+    tensor = torch.tensor(Drawn.features, requires_grad=True)
+    expected = satl.predict(run, tensor, quiet=True).probabilities
+    recogniser = satl.Recogniser.load(run)
+    assert np.array_equal(recogniser.predict(tensor), expected)
+    assert np.array_equal(satl.predict(run, [*tensor], quiet=True).probabilities, expected)
+    half = recogniser.predict(tensor.bfloat16())
+    assert np.abs(half - expected).max() < 0.05
+    assert np.array_equal(satl.predict(run, [*tensor.bfloat16()], quiet=True).probabilities, half)
+    quick = {**QUICK, "training.epochs": 1}
+    assert satl.train(table, features=tensor.bfloat16(), out=tmp_path / "half", set=quick, quiet=True).path
+
+
+@pytest.mark.parametrize(
+    "threshold",
+    [
+        np.float32(0.25),
+        torch.tensor(0.25),
+        {"cat": np.float64(0.25), "<dog>": np.float32(0.25)},
+        pd.Series({"<dog>": 0.25, "cat": 0.25}),
+    ],
+)
+def test_thresholds_are_numbers_of_any_library(run: satl.api.TrainedRun, threshold: Any) -> None:
+    found = satl.predict(run, Drawn.features[:3], threshold=threshold, quiet=True)
+    assert found.thresholds.values.tolist() == [0.25, 0.25]
+
+
+@pytest.mark.parametrize(
+    "threshold", [True, float("nan"), np.array([0.2, 0.3]), [0.2, 0.3], -1, {"cat": "x"}]
+)
+def test_other_thresholds_are_refused(run: satl.api.TrainedRun, threshold: Any) -> None:
+    with pytest.raises(ConfigError, match="is no probability"):
+        satl.predict(run, Drawn.features[:3], threshold=threshold, quiet=True)
+
+
 def test_every_kind_of_table_trains_the_same_run(run: satl.api.TrainedRun, tmp_path: Path) -> None:
     import datasets
     import pyarrow as pa

@@ -184,6 +184,14 @@ def test_predict_takes_pictures_however_they_come(
         )
     stack = np.stack([np.array(picture) for picture in scenes.pictures[:4]])
     assert np.array_equal(satl.predict(run, stack, quiet=True).probabilities, expected)
+    half = (tensor / 255).bfloat16()
+    assert np.array_equal(
+        satl.predict(run, half, quiet=True).probabilities,
+        satl.predict(run, half.float(), quiet=True).probabilities,
+    )
+    names = [str(file) for file in scenes.files[:4]]
+    for several in (pd.Series(names), pl.Series(names), np.array(names), iter(scenes.files[:4])):
+        assert np.array_equal(satl.predict(run, several, quiet=True).probabilities, expected)
     frame = scenes.frame.iloc[:4]
     assert np.array_equal(satl.predict(run, frame, images=scenes.folder, quiet=True).probabilities, expected)
     monkeypatch.chdir(scenes.folder)

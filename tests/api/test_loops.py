@@ -75,6 +75,18 @@ def test_a_loop_written_out(drawn: Drawn, heading: str) -> None:
     drawn.check(scope["loss_fn"])
 
 
+def test_accelerate_keeps_the_thresholds(drawn: Drawn, tmp_path: Path) -> None:
+    scope = names(drawn, cpu=True)
+    exec(blocks("accelerate")[0], scope)
+    loss_fn, accelerator = scope["loss_fn"], scope["accelerator"]
+    found = loss_fn.thresholds.clone()
+    accelerator.save_state(tmp_path)
+    loss_fn.load_state_dict(SATLLoss(CLASSES).state_dict())
+    accelerator.load_state(tmp_path)
+    assert torch.equal(loss_fn.thresholds, found)
+    assert loss_fn.epochs == EPOCHS
+
+
 def test_lightning(drawn: Drawn, tmp_path: Path) -> None:
     lightning = pytest.importorskip("lightning")
     callback, use = blocks("Lightning")
@@ -104,18 +116,20 @@ def test_lightning(drawn: Drawn, tmp_path: Path) -> None:
     exec(use, scope)
     loss_fn = scope["module"].loss_fn
     drawn.check(loss_fn)
+    # No part of the module: DDP would broadcast its buffers, and the module would not load without the callback.
+    assert list(scope["module"].buffers()) == []
     scope["trainer"].save_checkpoint(tmp_path / "run.ckpt")
+    assert Module.load_from_checkpoint(tmp_path / "run.ckpt", weights_only=True).model is drawn.model
     scope["epochs"], scope["module"] = EPOCHS + 1, Module()
-    exec(
-        use.replace("loader)", f"loader, ckpt_path={str(tmp_path / 'run.ckpt')!r}, weights_only=False)"),
-        scope,
-    )
+    exec(use.replace("loader)", f"loader, ckpt_path={str(tmp_path / 'run.ckpt')!r})"), scope)
     assert scope["module"].loss_fn.epochs == EPOCHS + 1  # it went on, and did not begin again
     assert (scope["module"].loss_fn.thresholds < loss_fn.thresholds + 0.05).all()
 
 
 def test_fastai(drawn: Drawn) -> None:
     pytest.importorskip("fastai")
+    import fastai.callback.progress
+    import fastai.callback.schedule  # noqa: F401  they add lr_find and no_bar
     from fastai.data.core import DataLoaders
 
     (block,) = blocks("fastai")
@@ -126,6 +140,12 @@ def test_fastai(drawn: Drawn) -> None:
     loss_fn = scope["learner"].loss_func
     drawn.check(loss_fn)
     assert int(loss_fn.rule.counts.sum()) == 0  # validation, which comes last, was not taken note of
+    found = loss_fn.thresholds.clone()
+    with scope["learner"].no_bar():
+        scope["learner"].lr_find(show_plot=False)
+    assert torch.equal(loss_fn.thresholds, found)
+    assert loss_fn.epochs == EPOCHS
+    assert int(loss_fn.rule.counts.sum()) == 0
 
 
 def test_all_blocks_are_run() -> None:

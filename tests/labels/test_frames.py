@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -71,6 +72,27 @@ def test_a_named_index_of_pandas_is_a_column_and_row_numbers_are_not() -> None:
     assert LabelTable.from_frame(shuffled).images == ("y", "x")
 
 
+def test_no_other_index_of_pandas_is_a_class() -> None:
+    columns = {"image": ["x", "y"], "cat": [1, None]}
+    for index in (
+        pd.Index([0, 1], name="row"),
+        pd.Index([1, 0], name="id"),  # not where a column names the images
+        pd.MultiIndex.from_tuples([(0, 1), (1, 0)], names=["fold", "n"]),
+    ):
+        assert LabelTable.from_frame(pd.DataFrame(columns, index=index)).classes == ("cat",)
+    folds = pd.MultiIndex.from_tuples([("x", 0), ("y", 1)], names=["image", "fold"])
+    table = LabelTable.from_frame(pd.DataFrame({"cat": [1, None]}, index=folds))
+    assert (table.images, table.classes) == (("x", "y"), ("cat",))
+    doubled = pd.DataFrame(columns, index=[1, 0])
+    assert LabelTable.from_frame(pa.Table.from_pandas(doubled)).classes == ("cat",)
+
+
+def test_paths_name_images() -> None:
+    frame = pd.DataFrame({"image": [Path("photos/x.jpg"), Path("y.jpg")], "cat": [1, None]})
+    assert LabelTable.from_frame(frame).images == ("photos/x.jpg", "y.jpg")
+    assert isinstance(frame["image"][0], Path)  # the caller's own frame is left alone
+
+
 def test_lists_of_names_are_positives_and_nothing_else() -> None:
     frame = pl.DataFrame({"image": ["a", "b", "c"], "labels": [["dog", "cat"], [], ["dog"]]})
     table = LabelTable.from_frame(frame)
@@ -102,6 +124,11 @@ def test_lists_of_names_are_positives_and_nothing_else() -> None:
         (pl.DataFrame({"image": ["a"], "cat": [1]}).lazy(), r"not computed yet; call its collect\(\)"),
         (pa.table({"image": ["a"], "boxes": [[1.0]]}), "pass ignore_columns='boxes'"),
         ({"image": ["a"], "cat": [1]}, "a builtins.dict is no table"),
+        (pd.Series([1, None], name="cat"), r"a pandas\..*Series is no table"),
+        (
+            pd.DataFrame({"image": ["a", "b"], "cat": pd.arrays.SparseArray([1.0, np.nan])}),
+            "a column that cannot be read .*convert it",
+        ),
     ],
 )
 def test_what_is_no_table_ends_in_a_sentence(frame: object, told: str) -> None:

@@ -53,7 +53,7 @@ def test_partial_bce_equals_the_loops(reduction: str, mix: tuple[float, float, f
     logits, labels = 3 * torch.randn(6, 5), random_labels(1, 6, 5, mix)
     labels[2] = 0
     assert_same(
-        lambda z: PartialBCELoss(reduction)(z, labels),  # type: ignore[arg-type]
+        lambda z: PartialBCELoss(reduction, "signed")(z, labels),  # type: ignore[arg-type]
         lambda z: reference.partial_bce(z, labels, reduction),
         logits,
     )
@@ -108,7 +108,9 @@ def test_ranking_equals_the_loops(reduction: str, clamp: bool, mix: tuple[float,
     torch.manual_seed(1)
     scores, labels, thresholds = torch.rand(6, 4), random_labels(2, 6, 4, mix), torch.rand(4)
     assert_same(
-        lambda s: DifferentialRankingLoss(clamp, reduction)(s, labels, thresholds),  # type: ignore[arg-type]
+        lambda s: DifferentialRankingLoss(clamp, reduction, "signed")(  # type: ignore[arg-type]
+            s, labels, thresholds
+        ),
         lambda s: reference.differential_ranking(s, labels, thresholds.double().tolist(), clamp, reduction),
         scores,
     )

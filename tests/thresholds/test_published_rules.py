@@ -37,7 +37,8 @@ def plain(table: Table) -> tuple[list[list[float]], list[list[int]]]:
 
 
 def moved(rule: ThresholdRule, table: Table, parts: int = 3) -> ThresholdRule:
-    """The rule after it saw the table in a few batches."""
+    """The rule after it saw the table in a few batches, which may hold 1 and 0 only."""
+    rule.take_signed()
     for scores, labels in zip(table[0].chunk(parts), table[1].chunk(parts), strict=True):
         rule.observe(scores, labels)
     rule.update()
@@ -69,7 +70,7 @@ def assert_accepts_from(rule: ThresholdRule, table: Table, bins: int, first: lis
 @settings(max_examples=40)
 def test_fixed_is_a_constant_after_the_first_update(table: Table, confidence: float) -> None:
     scores, labels = table
-    rule = FixedThreshold(scores.shape[1], confidence)
+    rule = FixedThreshold(scores.shape[1], confidence, encoding="signed")
     assert not rule.pseudo_labels(scores, labels).gt(labels).any()
     moved(rule, table)
     filled = rule.pseudo_labels(scores, labels)
@@ -289,7 +290,7 @@ def test_shrunken_precision_of_a_rare_class_is_not_taken_at_its_word() -> None:
 @settings(max_examples=60)
 def test_large_loss_takes_the_largest_of_a_batch(table: Table, updates: int, step: str) -> None:
     scores, labels = table
-    rule = LargeLossThreshold(scores.shape[1], float(step))
+    rule = LargeLossThreshold(scores.shape[1], float(step), encoding="signed")
     for _ in range(updates):
         rule.update()
     filled = rule.pseudo_labels(scores, labels)

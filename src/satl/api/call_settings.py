@@ -6,6 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -85,14 +86,12 @@ def thresholds_of(threshold: Threshold) -> ThresholdsOfClasses:
             from satl.inference.threshold_files import read_thresholds
 
             return read_thresholds(os.fspath(threshold), classes)
-        given = threshold if isinstance(threshold, Mapping) else {}
-        numbers = list(given.values()) if isinstance(threshold, Mapping) else [threshold or 0.0]
-        if not all(isinstance(number, int | float) and 0 <= number <= 1 for number in numbers):
-            raise ConfigError(
-                "is no probability", where=Argument("threshold", threshold), remedy="use numbers from 0 to 1"
-            )
-        if not isinstance(threshold, Mapping):
-            return same_threshold(0.5 if threshold is None else threshold, len(classes))
+        if threshold is None:
+            return same_threshold(0.5, len(classes))
+        items = getattr(threshold, "items", None)  # of a dictionary, or a series of pandas
+        if items is None:
+            return same_threshold(_probability(threshold), len(classes))
+        given = {str(name): _probability(number) for name, number in items()}
         wrong = {*classes} ^ {*given}
         if wrong:
             raise ConfigError(
@@ -101,7 +100,19 @@ def thresholds_of(threshold: Threshold) -> ThresholdsOfClasses:
                 remedy="give one number for each class of the run",
             )
         return DecisionThresholds(
-            np.array([at_least(float(given[name])) for name in classes], dtype=np.float32), "given by class"
+            np.array([at_least(given[name]) for name in classes], dtype=np.float32), "given by class"
         )
 
     return choose
+
+
+def _probability(number: Any) -> float:
+    """Return a probability from a number of Python, NumPy or torch."""
+    value = number.item() if getattr(number, "ndim", None) == 0 and hasattr(number, "item") else number
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) <= 1:
+        raise ConfigError(
+            "is no probability",
+            where=Argument("threshold", number),
+            remedy="use a number from 0 to 1, or a dictionary with one for each class",
+        )
+    return float(value)

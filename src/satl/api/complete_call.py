@@ -11,9 +11,10 @@ import numpy as np
 
 from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import setting_words
+from satl.api.frame_numbers import numbers_of
 from satl.api.given_data import GivenData, PathLike, free_folder, given_data, is_table_path
 from satl.api.notebook_results import CompletionResult, TrainedRun
-from satl.errors import Argument, ConfigError, Sentence, nearest
+from satl.errors import Argument, ConfigError, Sentence, first_of, nearest
 
 if TYPE_CHECKING:
     from satl.completion.workflow.case import Case
@@ -59,9 +60,10 @@ def complete(
             table, as :func:`satl.train` takes it: its images are embedded and a model is trained on the features, which
             takes minutes; features and run are kept in ``OUT-model``.
         images: for a table, the folder of its images; for a run, only noted for the review.
-        features: for a table, an array (N, D) in its order, or a file.
+        features: for a table, an array (N, D) in its order, a frame, or a file.
         scores: for a table, the scores of a model of your own, which are then used and nothing is trained: an array
-            (N, C) in the order of the table, or a file.
+            (N, C) in the order of the table, a frame with a column for each class, or a file. A column ``image``, or
+            an index of pandas that is text, says which row is whose.
         out: folder to write; by default ``RUN-completed`` or ``runs/completed``, or the next with a number that is
             free.
         precision: share of the accepted cells that must be right.
@@ -137,7 +139,7 @@ def complete(
         )
         kind = found.kind
         if scores is not None:
-            case = _case_of_scores(scores, found, model, held_out, plan)
+            case = _case_of_scores(scores, data, found, model, held_out, plan)
         else:
             case = _case_of_table(
                 found,
@@ -221,22 +223,41 @@ def _case_of_table(
 
 
 def _case_of_scores(
-    scores: Any, found: GivenData, model: TableModel, held_out: PathLike | None, plan: PathLike | None
+    scores: Any,
+    data: Any,
+    found: GivenData,
+    model: TableModel,
+    held_out: PathLike | None,
+    plan: PathLike | None,
 ) -> Case:
     from satl.checks.array_checks import as_real_matrix
     from satl.completion.workflow.from_scores import case_from_scores
 
     file = Path(scores) if isinstance(scores, str | os.PathLike) else model.path / "scores.npz"
     if not isinstance(scores, str | os.PathLike):
-        table, values = found.read(), as_real_matrix(scores)
-        if values.shape != table.cells.shape:
+        table, given = found.read(), numbers_of(scores, "scores", data)
+        values, ids, names = as_real_matrix(given.values), given.ids, given.names
+        if names is not None and not set(names) & set(table.classes):
+            raise ConfigError(
+                f"the frame has the columns {first_of([*map(repr, names)], 8)}, none of which is a class of the table",
+                where=Argument("scores"),
+                remedy="name each column by its class, or give an array in the order of the table",
+            )
+        rows = table.num_images if ids is None else len(ids)
+        columns = table.num_classes if names is None else len(names)
+        if values.shape != (rows, columns):
             raise ConfigError(
                 f"they have the shape {values.shape}, and the table {table.cells.shape}",
                 where=Argument("scores"),
                 remedy="give one score for each cell, in the order of the table",
             )
         file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(file, scores=values, images=np.array(table.images), classes=np.array(table.classes))
+        np.savez(
+            file,
+            scores=values,
+            images=np.array(table.images if ids is None else ids),
+            classes=np.array(table.classes if names is None else names),
+        )
     return case_from_scores(
         file,
         found.table,

@@ -10,12 +10,13 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from satl.api.frame_numbers import Numbers, numbers_of
 from satl.api.memory_data import MemoryData, read_memory
 from satl.errors import Argument, ArrayError, ImageError, RunError, Sentence
 from satl.files import UnwritableError, file_ending, sync
@@ -86,7 +87,7 @@ def given_data(
         data: a path of a table, or anything that :func:`satl.api.memory_data.read_memory` reads.
         folder: for what is in memory: ``labels.csv``, ``images`` and ``features.npz``, as far as they are needed.
         images: folder of the images, or a packed store.
-        features: a file of features, or an array (N, D) or (N, views, D) in the order of the table.
+        features: a file of features; an array (N, D) or (N, views, D) in the order of the table; or a frame of them.
         encoding, ignore_columns, classes: how labels are read.
         force: replace other data in ``folder``.
         needs_images: whether images or features are needed, so that a frame without either is one of paths.
@@ -97,7 +98,7 @@ def given_data(
     ignored = (ignore_columns,) if isinstance(ignore_columns, str) else tuple(ignore_columns)
     shown = None if images is None else Path(images)
     file = Path(features) if isinstance(features, str | os.PathLike) else None
-    array = None if features is None or file is not None else _feature_array(features)
+    array = None if features is None or file is not None else _feature_array(features, data)
     if isinstance(data, str | os.PathLike):
         given = GivenData(Path(data), shown, file, None, encoding, ignored)
         if classes is not None:
@@ -120,7 +121,7 @@ def given_data(
             ignored,
             classes,
         )
-        vectors = found.features if array is None else array
+        vectors = array if array is not None or found.features is None else Numbers(found.features)
         if vectors is not None:
             _write_features(place, found.table.images, vectors)
         write_table(found.table, place / "labels.csv")
@@ -146,19 +147,23 @@ def _images_of(found: MemoryData, shown: Path | None, folder: Path, paths: bool)
     return Path.cwd() if shown is None and paths else shown
 
 
-def _feature_array(features: Any) -> np.ndarray[Any, Any]:
-    array = np.asarray(features.detach().cpu().numpy() if hasattr(features, "detach") else features)
+def _feature_array(features: Any, table: Any) -> Numbers:
+    found = numbers_of(features, "features", table)
+    array = found.values
     if array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
         raise ArrayError(
             f"features cannot be {array.dtype} {array.shape}",
             where=Argument("features"),
             remedy="give numbers (rows, numbers) or (rows, views, numbers), or the path of a file",
         )
-    return array if array.dtype.kind == "f" else array.astype(np.float32)
+    return found if array.dtype.kind == "f" else replace(found, values=array.astype(np.float32))
 
 
-def _write_features(place: Path, ids: Sequence[str], array: np.ndarray[Any, Any]) -> None:
-    if len(array) != len(ids):
+def _write_features(place: Path, ids: Sequence[str], numbers: Numbers) -> None:
+    array = numbers.values
+    if numbers.ids is not None:
+        ids = numbers.ids
+    elif len(array) != len(ids):
         raise ArrayError(
             f"there are {len(array):,} rows of features for {len(ids):,} images",
             where=Argument("features"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.array_checks import as_array
 from satl.errors import Argument, ArrayError, Sentence, TableError, first_of
 from satl.inference.pictures import is_picture
 from satl.labels.encodings import NOT_A_LABEL, array_codes
@@ -357,9 +358,7 @@ def table_of_vectors(
 
 
 def _vector(values: Any) -> npt.NDArray[Any]:
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    return np.asarray(
+    return as_array(
         [np.nan if value is None else value for value in values] if isinstance(values, list) else values
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import Threshold, thresholds_of
+from satl.api.frame_numbers import columns_of, numbers_of
 from satl.api.given_data import PathLike
 from satl.api.memory_data import names_images, pictures_of
 from satl.api.notebook_results import PredictionResult, TrainedRun
-from satl.errors import Argument, ConfigError, Sentence
+from satl.errors import Argument, ArrayError, ConfigError, Sentence
 from satl.inference.pictures import is_one_picture, is_picture, picture_files
 from satl.labels.frames import frame_kind
 
@@ -37,9 +38,9 @@ def predict(
 
     Args:
         run: a run, as :func:`satl.train` gives it back, or the path of its folder.
-        data: image files, folders, Pillow images, arrays (H, W, 3) or tensors (3, H, W), one or a list of them; a
+        data: image files, folders, Pillow images, arrays (H, W, 3) or tensors (3, H, W), one or several of them; a
             packed store; a frame with a column ``image`` of paths or Pillow images; a Hugging Face or a torch data set.
-            For a run on features also an array (N, D) of them, or a file.
+            For a run on features also an array (N, D) of them, a frame, or a file.
         images: folder that the paths of a frame are relative to; by default the working folder.
         threshold: probability from which on a class is present: one number, one for each class by name, or a file
             that ``satl thresholds`` or a completion wrote; 0.5 by default.
@@ -56,6 +57,7 @@ def predict(
     from satl.inference.prediction import write_predictions
     from satl.runs.run_folder import RunFolder
 
+    data = _listed(data)
     kept = RunFolder.open(Path(run))
     classes = kept.read_classes()
     decisions = thresholds_of(threshold)(classes)
@@ -84,6 +86,18 @@ def predict(
     return PredictionResult(tuple(ids), classes, probabilities, decisions, kind)
 
 
+def _listed(data: Any) -> Any:
+    """Return what only iterates, a column of a frame and an array of texts as lists; anything else as it is.
+
+    >>> _listed(iter(["a.jpg"])), _listed(np.array(["a.jpg"])), _listed("a.jpg")
+    (['a.jpg'], ['a.jpg'], 'a.jpg')
+    """
+    column = frame_kind(data) is not None and columns_of(data) is None and hasattr(data, "__iter__")
+    if column or isinstance(data, Iterator) or (isinstance(data, np.ndarray) and data.dtype.kind in "UO"):
+        return data.tolist() if isinstance(data, np.ndarray) else list(data)
+    return data
+
+
 def _are_features(data: Any, dim: int) -> bool:
     """Whether data that is given to a run on features is features, and not pictures to make them of.
 
@@ -100,7 +114,14 @@ def _are_features(data: Any, dim: int) -> bool:
         return not data or not (is_one_picture(data[0]) and getattr(data[0], "ndim", 3) == 3)
     if is_picture(data) and hasattr(data, "ndim"):
         return bool(data.ndim < 3 or (data.ndim == 3 and data.shape[-1] == dim))
-    return frame_kind(data) is not None and not names_images(data)
+    if columns_of(data) is None:
+        return False
+    if not names_images(data):
+        return True
+    try:
+        return numbers_of(data, "data").values.shape[-1] == dim
+    except ArrayError:
+        return False
 
 
 def _of_features(
@@ -112,9 +133,9 @@ def _of_features(
     if isinstance(data, str | os.PathLike):
         vectors = open_features(run, [Path(data)])
         return vectors.ids, predict_features(run, vectors, checkpoint, batch_size)[1]
-    array = np.asarray(data.detach().cpu().numpy() if hasattr(data, "detach") else data)
-    found = Recogniser.load(run, checkpoint).predict(array, batch_size)
-    return [f"{row:06d}" for row in range(len(found))], found
+    given = numbers_of(data, "data")
+    found = Recogniser.load(run, checkpoint).predict(given.values, batch_size)
+    return given.ids or [f"{row:06d}" for row in range(len(found))], found
 
 
 def _of_images(

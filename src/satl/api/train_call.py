@@ -49,7 +49,8 @@ def train(
             that can be read in several ways are refused. Or the path of a YAML file, which is ``config``.
         images: folder that the image ids are relative to, or a packed store; for a frame of paths the working folder
             by default. Not needed where the data holds pictures: a column ``image`` of Pillow images, or items.
-        features: features instead of images: an array (N, D) in the order of the table, or a file of them.
+        features: features instead of images: an array (N, D) in the order of the table, a file of them, or a frame,
+            in which a column ``image``, or an index of pandas that is text, says which row is whose.
         out: new folder for the run; by default ``runs/run``, or the next with a number that is free.
         encoding: how the table says present, absent and unknown.
         ignore_columns: columns of the table that are not classes.

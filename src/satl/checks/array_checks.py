@@ -98,7 +98,9 @@ def as_labels(
 
 
 def as_array(values: Any) -> npt.NDArray[Any]:
-    """Return an array of anything like one; a tensor of any device is copied to the host."""
+    """Return an array of anything like one; a tensor of any device, or a list of such, is copied to the host."""
+    if isinstance(values, list | tuple) and values and hasattr(values[0], "detach"):
+        return np.array([as_array(one) for one in values])
     if hasattr(values, "detach") and hasattr(values, "cpu"):
         values = values.detach().cpu()
         if str(values.dtype) == "torch.bfloat16":  # NumPy has no such type
@@ -161,6 +163,23 @@ def signed_array(
             remedy=_remedy(array, chosen),
         )
     return result
+
+
+def shows_signed(array: npt.NDArray[Any], name: str = "labels") -> bool:
+    """Whether a batch shows that its labels are +1, -1 and 0 for unknown, by a -1; one of a kind alone shows nothing.
+
+    Raises:
+        ArrayError: 0 stands beside 1 or NaN, and no -1 says what it means.
+
+    >>> shows_signed(np.array([[1, -1]])), shows_signed(np.array([[0, 0]]))
+    (True, False)
+    """
+    if array.dtype.kind in "if" and bool((array == ABSENT).any()):
+        return True
+    counts = _value_counts(array)
+    if "0" in counts and len(counts) > 1:
+        raise refusal(counts, name, ArrayError)
+    return False
 
 
 _NUMBERS = {"1": 1, "0": 0, "-1": -1}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from satl.checks import LABELS
-from satl.checks.array_checks import as_array, signed_array
+from satl.checks.array_checks import as_array, shows_signed, signed_array
 from satl.checks.label_meanings import ABSENT, PRESENT, find_encoding
 from satl.errors import Argument, ArrayError, Sentence
 
@@ -115,21 +115,27 @@ def as_signed(labels: Tensor, encoding: str | None = None, name: str = "labels")
 class LabelReader:
     """Reads the labels that a module of a training loop is called with, by one encoding.
 
-    A batch of few images may hold any part of the values of its encoding, so nothing is guessed from it: the encoding
-    is what the module was told. A value that it does not read is refused. On the CPU every batch is looked at. On an
-    accelerator only the first one is, since looking waits for the device, and none where that is forbidden
-    (while a CUDA graph is captured, in PyTorch's synchronisation debug mode). Compiled code looks at none.
+    A batch of few images may hold any part of the values of its encoding, so none is guessed from it: the encoding is
+    what the module was told. A module that was told nothing takes +1, -1 and 0 for unknown; until a batch with -1 has
+    shown that these are meant, 1 beside 0 (or 0 beside NaN) is refused. A value that an encoding does not read is
+    refused as well. On the CPU every batch is looked at. On an accelerator only the first one is, since looking waits
+    for the device, and none where that is forbidden (while a CUDA graph is captured, in PyTorch's synchronisation debug
+    mode). Compiled code looks at none.
 
     >>> import torch
     >>> LabelReader("csl")(torch.tensor([[1, 0, -1]]))
     tensor([[ 1, -1,  0]], dtype=torch.int8)
+    >>> LabelReader()(torch.tensor([[1, 0, 0]]))
+    Traceback (most recent call last):
+    satl.errors.ArrayError: labels: can be read in 2 ways (0 in 2 cells, 1 in 1 cell); pass encoding='complete' ...
     >>> LabelReader("complete")(torch.tensor([[1, 0, -1]]))
     Traceback (most recent call last):
     satl.errors.ArrayError: labels hold -1 at row 1, class 3, which encoding 'complete' does not read (1 present, 0 ...
     """
 
-    def __init__(self, encoding: str = "signed") -> None:
-        self.encoding = find_encoding(encoding).name
+    def __init__(self, encoding: str | None = None) -> None:
+        self.encoding = find_encoding("signed" if encoding is None else encoding).name
+        self._sure = encoding is not None
         self._looked = False
 
     def __call__(self, labels: Tensor, name: str = "labels") -> Tensor:
@@ -156,8 +162,10 @@ class LabelReader:
         elif self._looked or not _may_wait(labels.device):
             return
         else:
-            self._looked = True
             values = as_array(labels)
+        if not self._sure:
+            self._sure = shows_signed(values, name)
+        self._looked = self._sure
         signed_array(values, name, self.encoding)
 
 

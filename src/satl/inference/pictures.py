@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
+from satl.checks.array_checks import as_array
 from satl.errors import ArrayError, ImageError
 
 _IN_PNG = ("1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA")
@@ -53,7 +54,7 @@ def as_picture(value: Any) -> Image.Image:
     if isinstance(value, Image.Image):
         return value
     if _is_tensor(value):
-        array = value.detach().cpu().numpy()
+        array = as_array(value)
         array = array.transpose(1, 2, 0) if array.ndim == 3 else array
     else:
         array = np.asarray(value)

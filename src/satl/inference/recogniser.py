@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from satl.checks.array_checks import as_array
 from satl.errors import ArrayError, RunError
 from satl.features import FeatureTable
 from satl.features.half_arrays import as_half, first_not_finite
@@ -126,7 +127,7 @@ class Recogniser:
             ArrayError: an array holds no pixels, or features of another size than the run was trained on.
         """
         if self.config.on_features:
-            return self.probabilities(self._feature_rows(np.asarray(images)), batch_size=batch_size)
+            return self.probabilities(self._feature_rows(as_array(images)), batch_size=batch_size)
         with picture_files([images] if is_one_picture(images) else images) as files:
             if not files:
                 return self._no_scores()

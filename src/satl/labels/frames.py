@@ -6,6 +6,7 @@ narwhals, which speaks to both, are optional; an Arrow table needs none of them.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -21,6 +22,7 @@ from satl.labels.encodings import find_encoding, refuse_encoding, require_writab
 from satl.labels.io.arrow_files import ENCODING_KEY
 from satl.labels.io.wide import (
     IMAGE_COLUMN,
+    IMAGE_COLUMN_NAMES,
     LIST_COLUMNS,
     LONG_COLUMNS,
     SPLIT_COLUMN,
@@ -164,10 +166,11 @@ def arrow_from_frame(frame: Any) -> Any:
     if isinstance(frame, pa.Table | pa.RecordBatch):
         table = pa.table(frame)
         check_names(table.schema.names, FRAME)
-        return table
+        return table.select([name for name in table.schema.names if not name.startswith(_PANDAS_INDEX)])
     narwhals = _require("narwhals")
-    if frame_kind(frame) == "pandas":
-        frame = _with_named_index(frame)
+    of_pandas = frame_kind(frame) == "pandas" and hasattr(frame, "columns")
+    if of_pandas:
+        frame = _with_texts_of_paths(_with_named_index(frame))
     try:
         wrapped = narwhals.from_native(frame, eager_only=True)
         arrow = wrapped.to_arrow()
@@ -178,6 +181,12 @@ def arrow_from_frame(frame: Any) -> Any:
             ) from None
         if isinstance(error, pa.ArrowTypeError):
             raise _mixed(error) from None
+        if of_pandas:
+            raise TableError(
+                f"has a column that cannot be read ({error})",
+                where=FRAME,
+                remedy="convert it to plain numbers with gaps, or to text",
+            ) from None
         raise TableError(
             f"a {type(frame).__module__}.{type(frame).__qualname__} is no table",
             remedy="give a path, a pandas or polars frame, an Arrow table, a Hugging Face or a torch data set",
@@ -189,7 +198,7 @@ def arrow_from_frame(frame: Any) -> Any:
 
 
 def _with_named_index(frame: Any) -> Any:
-    """Return a pandas frame whose index, where it has a name, is its first column; row numbers are dropped."""
+    """Return a pandas frame whose index, where it names images or splits, is a column; no other index is a class."""
     if any(not isinstance(name, str) for name in frame.columns):
         name = next(name for name in frame.columns if not isinstance(name, str))
         raise TableError(
@@ -198,7 +207,10 @@ def _with_named_index(frame: Any) -> Any:
             remedy="name the columns by text: frame.columns = [str(name) for name in frame.columns]",
         )
     check_names(list(frame.columns), FRAME)
-    named = [name for name in frame.index.names if isinstance(name, str)]
+    levels = {SPLIT_COLUMN}
+    if IMAGE_COLUMN not in [name.strip().lower() for name in frame.columns]:
+        levels |= {*IMAGE_COLUMN_NAMES}
+    named = [name for name in frame.index.names if isinstance(name, str) and name.strip().lower() in levels]
     if any(name in frame.columns for name in named):
         raise TableError(
             f"its index and a column are both called {named[0]!r}", where=FRAME, remedy="rename one of them"
@@ -206,6 +218,17 @@ def _with_named_index(frame: Any) -> Any:
     if named:
         frame = frame.reset_index(level=named)
     return frame.reset_index(drop=True)
+
+
+def _with_texts_of_paths(frame: Any) -> Any:
+    """Return a pandas frame in which paths are text, as :meth:`pathlib.Path.glob` leaves a column of them."""
+    for at, name in enumerate(frame.columns):
+        column = frame.iloc[:, at]
+        if column.dtype == object and any(isinstance(value, os.PathLike) for value in column):
+            frame = frame.assign(
+                **{name: [os.fspath(one) if isinstance(one, os.PathLike) else one for one in column]}
+            )
+    return frame
 
 
 def _mixed(error: Exception) -> TableError:

@@ -93,8 +93,9 @@ class PartialBCELoss(nn.Module):
 
     Args:
         reduction: as in :func:`satl.functional.partial_bce`.
-        encoding: what the labels mean that the loss is called with, by a name of :data:`satl.labels.ENCODINGS`; nothing
-            is guessed from a batch. Other values are refused (on an accelerator: in the first batch).
+        encoding: what the labels mean that the loss is called with, by a name of :data:`satl.labels.ENCODINGS`. None:
+            +1, -1 and 0 for unknown; until a batch holds -1, 1 beside 0 is refused. Other values are refused (on an
+            accelerator: in the first batch).
 
     >>> loss = PartialBCELoss()
     >>> loss(torch.tensor([[0.0, 3.0]]), torch.tensor([[0, 0]]))
@@ -104,7 +105,7 @@ class PartialBCELoss(nn.Module):
     tensor(1.8709)
     """
 
-    def __init__(self, reduction: PartialReduction = "known", encoding: str = "signed") -> None:
+    def __init__(self, reduction: PartialReduction = "known", encoding: str | None = None) -> None:
         super().__init__()
         check_reduction(reduction)
         self.reduction: PartialReduction = reduction

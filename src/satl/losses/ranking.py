@@ -70,8 +70,9 @@ class DifferentialRankingLoss(nn.Module):
     Args:
         clamp: as in :func:`satl.functional.differential_ranking`.
         reduction: as in :func:`satl.functional.differential_ranking`.
-        encoding: what the labels mean that the loss is called with, by a name of :data:`satl.labels.ENCODINGS`; nothing
-            is guessed from a batch. Other values are refused (on an accelerator: in the first batch).
+        encoding: what the labels mean that the loss is called with, by a name of :data:`satl.labels.ENCODINGS`. None:
+            +1, -1 and 0 for unknown; until a batch holds -1, 1 beside 0 is refused. Other values are refused (on an
+            accelerator: in the first batch).
 
     >>> loss = DifferentialRankingLoss()
     >>> loss(torch.tensor([[0.9]]), torch.tensor([[-1]]), torch.tensor([0.5]))
@@ -79,7 +80,7 @@ class DifferentialRankingLoss(nn.Module):
     """
 
     def __init__(
-        self, clamp: bool = True, reduction: RankingReduction = "batch", encoding: str = "signed"
+        self, clamp: bool = True, reduction: RankingReduction = "batch", encoding: str | None = None
     ) -> None:
         super().__init__()
         if reduction not in ("batch", "sum", "known"):

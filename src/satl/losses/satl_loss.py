@@ -25,9 +25,10 @@ class SATLLoss(nn.Module):
         warm_up: epochs before thresholds begin to move; until then nothing is filled, because the scores of an
             untrained network mean nothing.
         ranking_weight: weight of the ranking loss (the paper's 0.01).
-        rule: the threshold rule; None: :class:`SemanticAwareThreshold` with its defaults.
+        rule: the threshold rule, which is told no encoding of its own; None: :class:`SemanticAwareThreshold` with its
+            defaults.
         reduction: of the cross-entropy, as in :class:`PartialBCELoss`.
-        encoding: what the labels mean, as in :class:`PartialBCELoss`: +1 present, -1 absent, 0 unknown unless told.
+        encoding: what the labels mean, as in :class:`PartialBCELoss`.
 
     Shapes:
         logits and labels ``(B, C)``.
@@ -52,7 +53,7 @@ class SATLLoss(nn.Module):
         ranking_weight: float = 0.01,
         rule: ThresholdRule | None = None,
         reduction: PartialReduction = "known",
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         super().__init__()
         if warm_up < 0:
@@ -60,7 +61,10 @@ class SATLLoss(nn.Module):
         check_reduction(reduction)
         if rule is not None and rule.learns_by_gradient:
             raise ValueError("rule must move by updates, and this one learns by a loss of its own.")
+        if rule is not None and rule.num_classes != num_classes:
+            raise ValueError(f"rule is for {rule.num_classes} classes instead of {num_classes}.")
         self.rule = SemanticAwareThreshold(num_classes) if rule is None else rule
+        self.rule.take_signed()  # the labels that this loss has read by its encoding
         self.warm_up, self.ranking_weight = warm_up, ranking_weight
         self.reduction: PartialReduction = reduction
         self._labels = LabelReader(encoding)

@@ -77,6 +77,8 @@ class Learner(nn.Module):
                 if method.rule
             }
         )
+        for name in self.rules:
+            self._rule(name).take_signed()  # cells of a table, which may have no -1 at all
         self.probe_weight = 0.0 if parameters.teacher is None else parameters.teacher.probe_weight
         self.probe = ProbeLogits(context.num_classes) if self.probe_weight else None
 

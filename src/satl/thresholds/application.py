@@ -65,7 +65,7 @@ def apply_rule(
         updates: how often the rule is updated, at least once, each time after seeing all scores. None: go where updates
             would end (the ideal thresholds of a rule that moves step by step).
         encoding: how ``labels`` and ``truth`` are written, if not +1, -1, 0. Either of them with 0 and without -1 is
-            refused unless one is named. The rule itself must be for ``signed`` labels.
+            refused unless one is named. The rule itself gets ``signed`` labels, so it must not have another encoding.
 
     Raises:
         NotImplementedError: updates of this rule end nowhere, so that their number must be given.
@@ -77,6 +77,7 @@ def apply_rule(
     >>> round(row.threshold, 3), row.accepted, row.precision, row.recall
     (0.9, 0, 1.0, 1.0)
     """
+    rule.take_signed()
     known = as_labels(labels, scores.shape, encoding=encoding)
     judged = None if truth is None else as_labels(truth, scores.shape, "truth", encoding)
     values, cells = torch.from_numpy(np.array(scores)), torch.from_numpy(np.array(known))

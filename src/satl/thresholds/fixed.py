@@ -33,7 +33,7 @@ class FixedThreshold(ThresholdRule):
     tensor([[1, 0]])
     """
 
-    def __init__(self, num_classes: int, confidence: float = 0.95, encoding: str = "signed") -> None:
+    def __init__(self, num_classes: int, confidence: float = 0.95, encoding: str | None = None) -> None:
         super().__init__(num_classes, encoding)
         check_shares(confidence=confidence)
         self.confidence = confidence

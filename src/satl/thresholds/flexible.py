@@ -41,7 +41,7 @@ class FlexibleThreshold(CountingThreshold):
     """
 
     def __init__(
-        self, num_classes: int, confidence: float = 0.95, floor: float = 0.5, encoding: str = "signed"
+        self, num_classes: int, confidence: float = 0.95, floor: float = 0.5, encoding: str | None = None
     ) -> None:
         if not 0.0 <= floor <= confidence <= 1.0:
             raise ValueError(f"0 <= floor <= confidence <= 1 is needed, got {floor} and {confidence}.")

@@ -41,16 +41,16 @@ class LargeLossThreshold(HistogramThreshold):
     Reference: Kim et al., Large loss matters in weakly supervised multi-label classification, 2022.
 
     >>> rule = LargeLossThreshold(num_classes=2, share_step=0.25)
-    >>> scores, labels = torch.tensor([[0.3, 0.9], [0.8, 0.1]]), torch.tensor([[0, 1], [0, 0]])
+    >>> scores, labels = torch.tensor([[0.3, 0.9], [0.8, 0.1]]), torch.tensor([[0, -1], [0, 0]])
     >>> rule.pseudo_labels(scores, labels)
-    tensor([[0, 1],
-            [0, 0]])
+    tensor([[ 0, -1],
+            [ 0,  0]])
     >>> rule.update(); rule.pseudo_labels(scores, labels)
-    tensor([[0, 1],
-            [1, 0]])
+    tensor([[ 0, -1],
+            [ 1,  0]])
     >>> rule.update(); rule.pseudo_labels(scores, labels)
-    tensor([[1, 1],
-            [1, 0]])
+    tensor([[ 1, -1],
+            [ 1,  0]])
     """
 
     updates: Tensor
@@ -65,7 +65,7 @@ class LargeLossThreshold(HistogramThreshold):
         permanent: bool = False,
         memory: int = 1_000_000,
         bins: int = 2048,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         if not 0.0 <= share_step <= 1.0 or memory < 1:
             raise ValueError(

@@ -92,7 +92,7 @@ class LearnedThreshold(HistogramThreshold):
         rate: the learning rate of the thresholds; None: that of the network's head, as in HST's code.
         encoding: what the labels mean that the rule is called with; see :class:`ThresholdRule`.
 
-    >>> rule = LearnedThreshold(num_classes=2)
+    >>> rule = LearnedThreshold(num_classes=2, encoding="signed")
     >>> rule.loss(torch.tensor([[1.0, 0.5]]), torch.tensor([[1, 0]])).backward()
     >>> rule.value.grad
     tensor([0.0500, 0.0500])
@@ -110,7 +110,7 @@ class LearnedThreshold(HistogramThreshold):
         bins: int = 2048,
         initial: float = 1.0,
         rate: float | None = None,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         super().__init__(num_classes, 2, bins, min_count=1, encoding=encoding)
         if weight < 0.0:

@@ -38,7 +38,7 @@ class LinearDecayThreshold(ThresholdRule):
         step: float = 0.025,
         end: float = 0.75,
         update_every: int | None = None,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         super().__init__(num_classes, encoding)
         if update_every is not None and update_every < 1:

@@ -43,7 +43,7 @@ class MetricThreshold(HistogramThreshold):
         beta: float = 1.0,
         bins: int = 2048,
         min_count: int = 1,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         if not beta > 0.0:
             raise ValueError(f"beta must be above 0, got {beta}.")

@@ -44,7 +44,7 @@ class PrecisionThreshold(HistogramThreshold):
         rate: float = 1.0,
         bins: int = 2048,
         min_count: int = 1,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         check_shares(precision=precision, rate=rate)
         super().__init__(num_classes, 2, bins, min_count, encoding)

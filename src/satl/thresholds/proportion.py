@@ -37,7 +37,7 @@ class ProportionThreshold(HistogramThreshold):
     """
 
     def __init__(
-        self, num_classes: int, bins: int = 2048, min_count: int = 1, encoding: str = "signed"
+        self, num_classes: int, bins: int = 2048, min_count: int = 1, encoding: str | None = None
     ) -> None:
         super().__init__(num_classes, 3, bins, min_count, encoding)
 

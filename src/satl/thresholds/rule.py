@@ -31,8 +31,9 @@ class ThresholdRule(nn.Module):
 
     Args:
         num_classes: number of classes.
-        encoding: what the labels mean that the rule is called with, by a name of :data:`satl.labels.ENCODINGS`; nothing
-            is guessed from a batch. Other values are refused (on an accelerator: in the first batch).
+        encoding: what the labels mean that the rule is called with, by a name of :data:`satl.labels.ENCODINGS`. None:
+            +1, -1 and 0 for unknown; until a batch holds -1, 1 beside 0 is refused. Other values are refused (on an
+            accelerator: in the first batch).
     """
 
     value: Tensor
@@ -41,7 +42,7 @@ class ThresholdRule(nn.Module):
     update_every: int | None = None
     """About so many steps between updates within an epoch, spread evenly; None: only at its start."""
 
-    def __init__(self, num_classes: int, encoding: str = "signed") -> None:
+    def __init__(self, num_classes: int, encoding: str | None = None) -> None:
         super().__init__()
         if num_classes < 1:
             raise ValueError(f"num_classes must be at least 1, got {num_classes}.")
@@ -76,6 +77,19 @@ class ThresholdRule(nn.Module):
     def encoding(self) -> str:
         """What the labels mean that the rule is called with."""
         return self._labels.encoding
+
+    def take_signed(self) -> None:
+        """Be called with labels that somebody has read already: +1, -1 and 0, whatever a batch holds of them.
+
+        Raises:
+            ArrayError: the rule was told another encoding, by which it would read them a second time.
+        """
+        if self.encoding != "signed":
+            raise ArrayError(
+                f"the rule was made for encoding '{self.encoding}', and is handed labels that are read already",
+                remedy="leave out encoding where the rule is made",
+            )
+        self._labels = LabelReader("signed")
 
     def observe(self, scores: Tensor, labels: Tensor) -> None:
         """Take note of one batch of scores ``(B, C)`` and labels ``(B, C)``; rules without memory ignore it.
@@ -156,7 +170,7 @@ class CountingThreshold(ThresholdRule):
 
     counts: Tensor
 
-    def __init__(self, num_classes: int, *shape: int, encoding: str = "signed") -> None:
+    def __init__(self, num_classes: int, *shape: int, encoding: str | None = None) -> None:
         super().__init__(num_classes, encoding)
         self.register_buffer("counts", torch.zeros(*shape, dtype=torch.int64))
 
@@ -201,7 +215,7 @@ class HistogramThreshold(CountingThreshold):
     """
 
     def __init__(
-        self, num_classes: int, rows: int, bins: int, min_count: int, encoding: str = "signed"
+        self, num_classes: int, rows: int, bins: int, min_count: int, encoding: str | None = None
     ) -> None:
         if bins < 2 or min_count < 1:
             raise ValueError(f"bins must be at least 2 and min_count at least 1, got {bins} and {min_count}.")

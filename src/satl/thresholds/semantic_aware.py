@@ -66,7 +66,7 @@ class SemanticAwareThreshold(HistogramThreshold):
         negatives_per_positive: float = 0.0,
         floor: float = 0.0,
         update_every: int | None = None,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         check_shares(
             negative_quantile=negative_quantile, positive_quantile=positive_quantile, rate=rate, floor=floor

@@ -93,7 +93,7 @@ class ShrunkenThreshold(HistogramThreshold):
         rate: float = 1.0,
         bins: int = 2048,
         min_count: int = 1,
-        encoding: str = "signed",
+        encoding: str | None = None,
     ) -> None:
         check_shares(precision=precision, floor=floor, rate=rate)
         if not strength >= 0.0:
