@@ -309,3 +309,17 @@ def test_wrong_arguments() -> None:
         batches.epoch(0, 3)
     with pytest.raises(ValueError, match="step"):
         batches.share(2)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are started anew on this system")
+def test_workers_are_forked_whatever_python_does_by_default(folder: Path) -> None:
+    """A worker of Python 3.14's default would need a source that can be sent to it, and seconds to start."""
+    source = folder_source(folder)
+    source.note = lambda: None  # cannot be pickled
+    before = multiprocessing.get_start_method()
+    multiprocessing.set_start_method("forkserver", force=True)
+    try:
+        seen = rows_of(Batches(source, batch_size=5, workers=1))
+    finally:
+        multiprocessing.set_start_method(before, force=True)
+    assert list(chain(*seen)) == list(range(23))

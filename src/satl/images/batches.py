@@ -7,6 +7,7 @@ order by position, which its samplers do not promise across versions and numbers
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -309,11 +310,14 @@ class _Stream:
         assert isinstance(source, ImageSource)  # rows are gathered, not decoded
         last = epoch + 1 if batches.epochs is None else max(batches.epochs, epoch + 1)
         steps = len(batches) * (last - epoch) - start_step
+        workers = min(batches.workers, steps)
         loader: DataLoader[torch.Tensor | _Mended | _Failure] = DataLoader(
             _Decoded(source, batches.stand_in),
             batch_size=None,
             sampler=_rows_from(batches, epoch, start_step, last),  # one array of rows for every step
-            num_workers=min(batches.workers, steps),
+            num_workers=workers,
+            # On Linux Python no longer forks by default since 3.14, and a worker would import and copy everything anew.
+            multiprocessing_context="fork" if workers > 0 and sys.platform == "linux" else None,
             pin_memory=batches.pin_memory,
             collate_fn=_unchanged,
             # Without a generator of its own the loader would draw from torch's global one.
