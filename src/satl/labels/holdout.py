@@ -147,7 +147,7 @@ def hold_out_fraction(
 def fewest_known_cells(
     precision: float = 0.95, confidence: float = 0.95, guard: float = 0.9
 ) -> tuple[int, int]:
-    """Return how many known cells of one value, and of the other, a class needs for :func:`hold_out_fraction` not to be 0.
+    """Return how many known cells of one value, and of the other, :func:`hold_out_fraction` asks of a class.
 
     >>> fewest_known_cells(), hold_out_fraction([30, 29], [197, 10_000])
     ((197, 30), array([0.3, 0. ]))

@@ -83,15 +83,18 @@ def check_names(header: Sequence[str], path: Path) -> None:
         first[name] = number
 
 
-def other_separator(header: Sequence[str]) -> str | None:
-    """Return the mark that seems to stand between the columns of a file whose header was split at commas.
+def other_separator(header: Sequence[str], delimiter: str = ",") -> str | None:
+    """Return the mark that seems to stand between the columns of a file whose header was split at ``delimiter``.
 
     >>> other_separator(['image;cat;"dog', ' large"']), other_separator(["image", "cat;dog"])
     (';', None)
+    >>> other_separator(["image,cat,dog"], "\\t")
+    ','
     """
-    for mark in (";", "\t", "|"):
+    for mark in (";", "\t", "|", ","):
         first, found, _ = header[0].partition(mark)
-        if found and (len(header) == 1 or first.strip().strip('"').lower() in IMAGE_COLUMN_NAMES):
+        named = mark != "," and first.strip().strip('"').lower() in IMAGE_COLUMN_NAMES
+        if mark != delimiter and found and (len(header) == 1 or named):
             return mark
     return None
 
@@ -109,11 +112,12 @@ def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
         image = 0
     else:
         shown = ", ".join(repr(name) for name in plain[:8]) + (", ..." if len(plain) > 8 else "")
-        mark = other_separator(plain)
-        hint = "" if mark is None else f" and separate its columns with commas, not {mark!r}"
-        raise TableError(
-            f"{path}: no column names the image (columns: {shown}): call that column 'image'{hint}."
-        )
+        mark = other_separator(plain) if len(plain) == 1 else None
+        if mark is not None:
+            raise TableError(
+                f"{path}: one column holds all the others ({shown}): split it at every {mark!r}."
+            )
+        raise TableError(f"{path}: no column names the image (columns: {shown}): call that column 'image'.")
     split = lowered.index(SPLIT_COLUMN) if SPLIT_COLUMN in lowered else None
     if len(plain) == 1 + (split is not None):
         raise TableError(
