@@ -116,10 +116,11 @@ def evaluate(
     console.print(table)
     for decisions, names in used:
         print_classes_without_threshold(decisions, names)
-    if evaluation.num_images and not evaluation.at_threshold.predicted.any():
+    found = evaluation.at_threshold
+    if found.positives.any() and not found.correct.any():
         own = shell_words(Task("thresholds", scores=run, rule="mat", out="decide.csv"))
         console.print(
-            "No known cell is called present, so precision, recall and F1 are 0; thresholds that suit the "
+            "No cell that is known to be present is called so, hence the zeros; thresholds that suit the "
             f"probabilities: {own}, then --thresholds decide.csv.",
             soft_wrap=True,
         )
