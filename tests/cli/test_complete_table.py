@@ -132,6 +132,32 @@ def test_other_settings_are_told_before_any_work(own: Path, satl: Satl) -> None:
     assert "was trained with another training.seed (was 0, now 5)" in err
 
 
+def test_too_few_labels_are_told_before_any_picture_is_read(
+    own: Path, satl: Satl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("satl.inference.embedding.embed", lambda *_, **__: pytest.fail("embeds"))
+    code, _, err = satl(*command(own))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "labels.csv: no class has enough known cells" in err
+    assert "pass --review-only" in err
+    assert "--precision 0.8 and --set data.holdout_fraction=0.3" in err
+    # What it does not say: that training on all cells would do.
+    code, _, err = satl(*command(own, "--set", "data.holdout=false"))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "data.holdout: is false" in err
+    assert "pass --review-only" in err
+    assert not (own / "out-model").exists()
+
+
+def test_the_remedies_for_too_few_labels_work(own: Path, satl: Satl) -> None:
+    code, out, _ = satl(*command(own, "--precision", "0.8", "--set", "data.holdout_fraction=0.3"))
+    assert code == 0
+    assert "without the" in out
+    code, out, _ = satl(*command(own, REVIEW, "--force"))
+    assert code == 0
+    assert "Only proposals were asked for" in out
+
+
 def test_a_run_that_is_being_trained_is_never_removed(own: Path, satl: Satl) -> None:
     assert satl(*command(own, REVIEW)).code == 0
     shutil.rmtree(own / "out")
@@ -160,7 +186,7 @@ def test_a_run_that_is_being_trained_is_never_removed(own: Path, satl: Satl) -> 
             ("--scores", "s.csv", "--labels", "labels.csv", "--backbone", "resnet50", "-o", "out"),
             "--backbone",
         ),
-        (("labels.csv", "--images", "nowhere", "-o", "out"), "nowhere"),
+        (("labels.csv", "--images", "nowhere", "-o", "out", REVIEW), "nowhere"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(
@@ -190,7 +216,7 @@ def test_without_weights_at_hand_it_says_how_to_name_them(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     code, _, err = satl(
-        *("complete", own / "labels.csv", "--images", own / "photos", "-o", own / "out", *QUICK)
+        *("complete", own / "labels.csv", "--images", own / "photos", "-o", own / "out", REVIEW, *QUICK)
     )
     assert code == 2
     assert BACKBONE in err

@@ -267,6 +267,24 @@ def test_the_tables_on_the_screen(satl: Satl, run: Path) -> None:
     assert f"Written: {run}/evaluation-test.json and {run}/evaluation-test.csv" in out
 
 
+def test_zeros_are_explained(satl: Satl, run: Path, tmp_path: Path) -> None:
+    """A run of few epochs gives probabilities below one half, and a completion of few labels no threshold."""
+    _, out, _ = satl("evaluate", run, "--threshold", "1")
+    assert "No cell that is known to be present is called so, hence the zeros" in out
+    assert (
+        f"`satl thresholds --scores {run} --rule mat --out decide.csv`, then --thresholds decide.csv" in out
+    )
+    classes = Recogniser.load(run).classes
+    cuts = tmp_path / "cuts.csv"
+    cuts.write_text(
+        "\n".join(["class,threshold", *(f"{name}," for name in classes[:-1]), f"{classes[-1]},0"])
+    )
+    _, out, _ = satl("evaluate", run, "--thresholds", cuts)
+    assert f"{len(classes) - 1} of {len(classes)} classes have no threshold and are never present" in out
+    assert "hence the zeros" not in out
+    assert "never present" not in satl("evaluate", run, "--thresholds", cuts, "--json")[1]
+
+
 def test_a_table_with_other_classes_is_refused(satl: Satl, run: Path) -> None:
     classes = json.loads((run / "classes.json").read_text())
     (run / "classes.json").write_text(json.dumps(classes[::-1]))

@@ -12,6 +12,7 @@ import pytest
 from review.synthetic import Completed, small_folder
 from satl.export import TOOLS
 from satl.labels import read_table, write_table
+from satl.review.database import DecisionRequest, ReviewStore
 
 Satl = Callable[..., tuple[int, str, str]]
 FILES = {
@@ -90,7 +91,11 @@ def test_options_of_export(satl: Satl, completed: Completed, tmp_path: Path) -> 
 def test_a_review_that_is_not_merged_yet_is_mentioned(
     satl: Satl, completed: Completed, tmp_path: Path
 ) -> None:
-    (completed.out / "review.sqlite").write_bytes(b"")
+    with ReviewStore(completed.out) as store:
+        store.refresh()
+        # The page was opened, and closed again before anything was decided.
+        assert satl("export", completed.out, "-f", "wide", "-o", tmp_path / "s.csv")[2] == ""
+        store.decide("tab", "request", [DecisionRequest(*completed.rows[0][:2], 1, None)])
     code, _, err = satl("export", completed.out, "-f", "wide", "-o", tmp_path / "t.csv")
     assert code == 0
     assert err.startswith("Note: ")

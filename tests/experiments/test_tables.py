@@ -446,12 +446,19 @@ def test_the_lead_names_all_that_are_level():
             ["without word vectors instead of GloVe"],
         ),
         ("VG-200", {"backbone": "resnet50", "image_size": 448, "pretrained": True}, ["backbone resnet50"]),
+        (
+            "COCO",
+            {"backbone": "features", "image_size": None, "pretrained": True},
+            ["backbone features", "images of the backbone's own size instead of 448 px"],
+        ),
     ],
 )
 def test_what_differs_from_the_paper_is_said(dataset, facts, parts):
     source = source_of()
     source.results.facts = {**source.results.facts, **facts}
-    differences = make_source(source.grid.model_copy(update={"dataset": dataset}), source.results).differences
+    made = make_source(source.grid.model_copy(update={"dataset": dataset}), source.results)
+    assert "None" not in made.label
+    differences = made.differences
     assert len(differences) == len(parts)
     assert all(part in text for part, text in zip(parts, differences, strict=True))
 

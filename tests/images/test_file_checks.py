@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,11 @@ def test_a_store_is_reported_as_its_folder_is(files: Path, store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["GOOD.jpg", "train/good.jpg", "sub/good.jpg", "sub/copy.png", "nothing-like-it"]
+    "name",
+    [
+        *("GOOD.jpg", "train/good.jpg", "sub/good.jpg", "sub/copy.png", "photos\\sub\\copy.jpg"),
+        *("photos/sub/copy.jpg", "nothing-like-it"),
+    ],
 )
 def test_the_hint_on_missing_images_is_that_of_the_folder(files: Path, store: Path, name: str) -> None:
     in_folder, in_store = (inspect_images(table_of((name,)), place).hint for place in (files, store))
@@ -199,10 +204,17 @@ def test_files(gallery: Path) -> None:
         ("sub/copy.png", "'copy.jpg' exists: write the full file name as id"),
         ("GOOD.jpg", "'good.jpg' exists"),
         ("train/good.png", "'good.png' exists: write ids relative to"),
+        ("photos/sub/copy.jpg", "'sub/copy.jpg' exists: write ids relative to"),
+        ("photos\\good.png", "'good.png' exists: write ids relative to"),
+        ("sub\\copy.jpg", "'sub/copy.jpg' exists: write ids relative to"),
+        ("C:\\Users\\anna\\photos\\sub\\copy.jpg", ", with / between folders"),
+        ("42", "'0042.jpg' exists: write the full file name as id; a spreadsheet drops zeros in front"),
+        ("43", None),
         ("nothing-like-it", None),
     ],
 )
 def test_a_hint_on_missing_files(gallery: Path, name: str, hint: str | None) -> None:
+    shutil.copy(gallery / "good.png", gallery / "0042.jpg")
     report = inspect_images(LabelTable((name,), ("cat",), np.array([[1]]), encoding="signed"), gallery)
     assert report.missing == (name,)
     assert (report.hint is None) if hint is None else (hint in str(report.hint))

@@ -120,6 +120,7 @@ def test_lists_of_names_are_positives_and_nothing_else() -> None:
         (pd.DataFrame({"image": ["a", "a"], "cat": [1, None]}), "'a'"),
         (pd.DataFrame(), "has no column"),
         (pd.DataFrame({"cat": [1, None]}), "no column names the image"),
+        (pd.DataFrame({"image;cat": ["a;1"]}), r"one column holds all the others .*: split it at every ';'"),
         (pa.table({"image": ["a"], "label": ["cat"], "value": [1]}), "one row per image and class"),
         (pl.DataFrame({"image": ["a"], "cat": [1]}).lazy(), r"not computed yet; call its collect\(\)"),
         (pa.table({"image": ["a"], "boxes": [[1.0]]}), "pass ignore_columns='boxes'"),

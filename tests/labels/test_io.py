@@ -280,9 +280,19 @@ def test_positive_only_is_readable_and_says_so(tmp_path: Path) -> None:
         ("image\na.jpg\n", "there is no class column beside 'image'"),
         ("image,split\na.jpg,train\n", "there is no class column beside 'image'"),
         ("cat,dog\n1,0\n", "no column names the image .columns: 'cat', 'dog'.: call that column 'image'"),
-        ("image;cat\na;1\n", "separate its columns with commas, not ';'"),
-        ('image;"dog, large";cat\na;1;0\n', "separated by ';', and some names hold a comma"),
-        ("\ufeffimage;dog, large;cat\na;1,0;0\n", "separate its columns with commas, not ';'"),
+        (
+            "image;cat\na;1\n",
+            r"separated by semicolons, not by commas: save it as \.xlsx, or as CSV with commas",
+        ),
+        ("\ufeffPhoto;split;cat\na;train;1,0\n", "separated by semicolons, not by commas"),
+        ("image;cat\na;1,0\nb;0,0\n", "separated by semicolons, not by commas"),
+        ("image\tcat\na\t1\n", r"separated by tabs, not by commas: give it the extension \.tsv"),
+        ("image|cat\na|1\n", "separated by '|', not by commas: save it with commas between its columns"),
+        (
+            'image;"dog, large";cat\na;1;0\n',
+            "separated by semicolons, not by commas.*quotes around what holds one",
+        ),
+        ("\ufeffimage;dog, large;cat\na;1,0;0\n", "separated by semicolons, not by commas"),
         (",image,cat\n0,a,1\n", r"column 1 has no name \(from pandas: write with index=False\)"),
         ("image,cat,\na,1,\n", "column 3 has no name: name or remove it"),
         ("image,cat,dog,cat\na,1,0,1\n", "columns 2 and 4 are both called 'cat'"),
@@ -316,6 +326,15 @@ def test_csv_refused(tmp_path: Path, content: str | bytes, message: str) -> None
         read_table(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_tables_that_were_separated_in_another_way_say_what_helps(tmp_path: Path) -> None:
+    path = write(tmp_path / "bad.tsv", "image,cat\na,1\nb,0\n")
+    with pytest.raises(TableError, match=r"by commas, not by tabs: give it the extension \.csv"):
+        read_table(path)
+    path = write(tmp_path / "bad.tsv", "image;cat\na;1\nb;0\n")
+    with pytest.raises(TableError, match="by semicolons, not by tabs: save it with tabs between its columns"):
+        read_table(path)
 
 
 def test_a_value_outside_the_named_encoding(tmp_path: Path) -> None:

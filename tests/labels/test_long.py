@@ -202,6 +202,19 @@ def test_long_refused(tmp_path: Path, content: str | bytes, message: str) -> Non
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["image,label,value,annotator", "image,label,probability,present", "Image,Label,value,date"],
+)
+def test_a_long_table_with_further_columns_is_told_from_repeated_rows(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path / "t.csv", f"{header}\na.jpg,cat,1,1\na.jpg,dog,0,1\n")
+    with pytest.raises(TableError, match=r"the columns image,label,value \(and split\).*remove the others"):
+        read_table(path)
+    # A class may be called so.
+    path = write(tmp_path / "t.csv", "image,label,cat\na.jpg,1,0\nb.jpg,,1\n")
+    assert read_table(path).classes == ("label", "cat")
+
+
 def test_more_cells_than_memory_holds_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("satl.labels.io.long.MAX_CELLS", 3)
     with pytest.raises(TableError, match="2 images x 2 classes are too many cells for memory: choose fewer"):

@@ -10,11 +10,17 @@ import typer
 
 from satl.cli.completion import one_of
 from satl.cli.json_output import JsonOption, print_json
-from satl.cli.threshold_options import ThresholdOption, ThresholdsOption, chosen_thresholds
-from satl.cli.wording import percent
-from satl.errors import ConfigError
+from satl.cli.threshold_options import (
+    ThresholdOption,
+    ThresholdsOption,
+    chosen_thresholds,
+    print_classes_without_threshold,
+)
+from satl.cli.wording import percent, shell_words
+from satl.errors import ConfigError, Task
 
 if TYPE_CHECKING:
+    from satl.inference.decision_thresholds import DecisionThresholds
     from satl.inference.run_evaluation import MeasuredImages
 
 
@@ -66,13 +72,21 @@ def evaluate(
         assert dataset is not None
         added = dataset.write(measured, images)
 
+    choose = chosen_thresholds(threshold, thresholds)
+    used: list[tuple[DecisionThresholds, tuple[str, ...]]] = []
+
+    def chosen(classes: tuple[str, ...]) -> DecisionThresholds:
+        decisions = choose(classes)
+        used.append((decisions, classes))
+        return decisions
+
     with loading("Reading images", as_json) as progress:
         evaluation, split = evaluate_run(
             run,
             split,
             checkpoint,
             progress,
-            chosen_thresholds(threshold, thresholds),
+            chosen,
             out,
             see=None if dataset is None else write,
         )
@@ -100,6 +114,16 @@ def evaluate(
         values = (interpolated, plain, counts.OP, counts.OR, counts.OF1, counts.CP, counts.CR, counts.CF1)
         table.add_row(name, *("" if value is None else percent(value, 2) for value in values))
     console.print(table)
+    for decisions, names in used:
+        print_classes_without_threshold(decisions, names)
+    found = evaluation.at_threshold
+    if found.positives.any() and not found.correct.any():
+        own = shell_words(Task("thresholds", scores=run, rule="mat", out="decide.csv"))
+        console.print(
+            "No cell that is known to be present is called so, hence the zeros; thresholds that suit the "
+            f"probabilities: {own}, then --thresholds decide.csv.",
+            soft_wrap=True,
+        )
     if evaluation.left_out:
         number = evaluation.left_out
         console.print(

@@ -107,6 +107,7 @@ def export_command(
     from satl.export import export, find_tool, read_source, send
     from satl.labels.bands import SUGGESTED_BANDS
     from satl.labels.io import check_new_files
+    from satl.review.merge import is_reviewed
 
     tool = find_tool(format, out)
     place = _server_project(format, server, project, title, token_file, out, "-o FILE")
@@ -134,7 +135,7 @@ def export_command(
         _print_content(content)
         for file in files:
             typer.echo(f"Wrote  {file}")
-    if labels is None and CompletedFolder(source).review.is_file():
+    if labels is None and is_reviewed(CompletedFolder(source)):
         typer.echo(
             f"Note: {source} has been reviewed, and decisions are not in it before "
             f"`satl merge {in_shell(source)} TABLE -o NEW`: export again with --labels NEW.",

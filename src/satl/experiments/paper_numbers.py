@@ -102,7 +102,9 @@ class Paper:
             parts.append(f"data set {dataset} instead of {' and '.join(self.datasets)}")
         if facts["backbone"] != self.content["backbone"]:
             parts.append(f"backbone {facts['backbone']} instead of ResNet-101")
-        if facts["image_size"] != self.content["image_size"]:
+        if facts["image_size"] is None:
+            parts.append(f"images of the backbone's own size instead of {self.content['image_size']} px")
+        elif facts["image_size"] != self.content["image_size"]:
             parts.append(f"images of {facts['image_size']} px instead of {self.content['image_size']} px")
         if not facts["pretrained"]:
             parts.append("weights from scratch instead of ImageNet")

@@ -93,10 +93,12 @@ def _inspect_store(table: LabelTable, path: Path, progress: Progress | None) -> 
     report = _check_all(table, path, check, progress)
     if not report.missing:
         return report
-    first = report.missing[0]
-    parent = PurePosixPath(first).parent
-    siblings = (PurePosixPath(image).name for image in store.ids if PurePosixPath(image).parent == parent)
-    hint = _missing_hint(path, first, PurePosixPath(first).name in index, siblings)
+
+    def siblings(parent: str) -> Iterable[str]:
+        ids = map(PurePosixPath, store.ids)
+        return (image.name for image in ids if image.parent == PurePosixPath(parent))
+
+    hint = _missing_hint(path, report.missing[0], index.__contains__, siblings)
     return replace(report, hint=hint)
 
 
@@ -215,24 +217,48 @@ def _duplicate_group(table: LabelTable, rows: list[int]) -> DuplicateGroup:
 
 
 def _hint_in_folder(folder: Path, image: str) -> str | None:
-    parent = (folder / image).parent
-    entries = parent.iterdir() if parent.is_dir() else ()
-    siblings = (entry.name for entry in entries if entry.is_file())
-    return _missing_hint(folder, image, (folder / Path(image).name).is_file(), siblings)
+    def siblings(parent: str) -> Iterable[str]:
+        place = folder / parent
+        entries = place.iterdir() if place.is_dir() else ()
+        return (entry.name for entry in entries if entry.is_file())
+
+    return _missing_hint(folder, image, lambda name: (folder / name).is_file(), siblings)
 
 
-def _missing_hint(place: Path, image: str, at_the_top: bool, siblings: Iterable[str]) -> str | None:
-    """Name a file that a missing id could have meant: with an extension, another one, or without its folder.
+def _missing_hint(
+    place: Path, image: str, exists: Callable[[str], bool], siblings: Callable[[str], Iterable[str]]
+) -> str | None:
+    """Name a file that a missing id could have meant, however it was written.
 
     Args:
-        at_the_top: whether there is a file of that name without its folder.
-        siblings: names of the files in the folder of the id.
+        exists: whether there is an image of that id.
+        siblings: names of the images in a folder, which is relative to ``place``.
     """
-    expected = Path(image)
-    if expected.name != image and at_the_top:
-        return f"{image!r} is missing, but {expected.name!r} exists: write ids relative to {place}"
+    slashed = image.replace("\\", "/")
+    slashes = "" if slashed == image else ", with / between folders"
+    parts = slashed.split("/")
+    # A drive letter in front is no part of any id; to join it with a folder would mean the root of that drive.
+    for start in range(1 if slashed == image else 0, len(parts)):
+        shorter = "/".join(parts[start:])
+        if shorter and not shorter.startswith("/") and exists(shorter):
+            return f"{image!r} is missing, but {shorter!r} exists: write ids relative to {place}{slashes}"
+    expected = PurePosixPath(slashed)
     stems = {expected.name.lower(), expected.stem.lower()}
-    for name in sorted(siblings):
-        if name.lower() in stems or Path(name).stem.lower() in stems:
+    names = sorted(siblings(str(expected.parent)))
+    for name in names:
+        if name.lower() in stems or PurePosixPath(name).stem.lower() in stems:
             return f"{image!r} is missing, but {name!r} exists: write the full file name as id"
+    number = _number(expected)
+    for name in names if number is not None else ():
+        if _number(PurePosixPath(name)) == number:
+            return (
+                f"{image!r} is missing, but {name!r} exists: write the full file name as id; a spreadsheet drops "
+                "zeros in front unless the column is text"
+            )
     return None
+
+
+def _number(name: PurePosixPath) -> str | None:
+    """Return the number that a file is called by, without zeros in front."""
+    digits = name.stem
+    return digits.lstrip("0") if digits.isascii() and digits.isdecimal() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -133,8 +134,7 @@ def hold_out_fraction(
     array([0.1  , 0.236, 0.3  , 0.3  , 0.   , 0.   ])
     """
     present, absent = np.asarray(positives, dtype=np.float64), np.asarray(negatives, dtype=np.float64)
-    needed = int(labels_needed(precision, confidence))
-    for_guard = max(1.0, float(np.ceil(guard / (1 - guard) - 1e-9)))
+    needed, for_guard = _tested_cells(precision, confidence, guard)
 
     def possible(same: FloatArray, other: FloatArray) -> npt.NDArray[np.bool_]:
         return (LARGEST_FRACTION * same >= needed) & (LARGEST_FRACTION * other >= for_guard)
@@ -142,6 +142,18 @@ def hold_out_fraction(
     rarer = np.maximum(np.minimum(present, absent), 1)
     fraction = np.clip(2 * needed / rarer, SMALLEST_FRACTION, LARGEST_FRACTION)
     return np.where(possible(present, absent) | possible(absent, present), fraction, 0.0)
+
+
+def fewest_known_cells(
+    precision: float = 0.95, confidence: float = 0.95, guard: float = 0.9
+) -> tuple[int, int]:
+    """Return how many known cells of one value, and of the other, :func:`hold_out_fraction` asks of a class.
+
+    >>> fewest_known_cells(), hold_out_fraction([30, 29], [197, 10_000])
+    ((197, 30), array([0.3, 0. ]))
+    """
+    needed, for_guard = _tested_cells(precision, confidence, guard)
+    return math.ceil(needed / LARGEST_FRACTION), math.ceil(for_guard / LARGEST_FRACTION - 1e-9)
 
 
 def hold_out(
@@ -188,6 +200,12 @@ def hold_out(
             wanted = int(share[column] * len(rows) + random.random())
             mask[random.permutation(rows)[:wanted], column] = True
     return HeldOut(_read_only(mask), share, int(seed))
+
+
+def _tested_cells(precision: float, confidence: float, guard: float) -> tuple[int, float]:
+    """Return how many tested cells of one value a certificate takes, and how many of the other its guard takes."""
+    needed = int(labels_needed(precision, confidence))
+    return needed, max(1.0, float(np.ceil(guard / (1 - guard) - 1e-9)))
 
 
 def assign_folds(

@@ -159,6 +159,14 @@ def confirmed_cells(folders: Sequence[Path], table: LabelTable) -> npt.NDArray[n
     return found
 
 
+def is_reviewed(folder: CompletedFolder) -> bool:
+    """Tell whether a person decided or skipped a cell; to have opened the page is not enough."""
+    try:
+        return bool(_votes(folder))
+    except RunError:  # what it holds cannot be read just now
+        return True
+
+
 def _votes(folder: CompletedFolder) -> list[Vote]:
     if not folder.review.is_file():
         return []

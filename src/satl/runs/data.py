@@ -163,12 +163,7 @@ def load_data(
         images: Path | None = data.root if data.images is None else data.images
     else:
         assert data.table is not None
-        try:
-            original = read_table(
-                data.table, encoding=data.encoding, truth=data.truth, ignore_columns=data.ignore_columns
-            )
-        except TableError as error:
-            raise error.with_arguments(_KEYS) from None
+        original = _read_table(data, data.table)
         images, origin = data.images, data.table
     table = _prepare(config, original, str(origin))
     limit = int(config.images.cache_gb * 2**30)
@@ -204,6 +199,17 @@ def load_data(
         ):  # of one that broke since the start and keeps its place: none is read ahead then
             source = cached(files, limit_bytes=limit, progress=progress)
     return replace(_held_out(data, table, source), left_out=left_out, files=files)
+
+
+def can_hold_out(config: RunConfig) -> bool:
+    """Tell whether a run on a table can hold out any cell; no image and no feature is read for it.
+
+    :func:`load_data` refuses a run that cannot, but its images may take hours to get that far.
+    """
+    data = local_data(config.data)
+    assert data.table is not None
+    table = _prepare(config, _read_table(data, data.table), str(data.table))
+    return bool(_choose_held_out(data, table).mask.any())
 
 
 def local_data(data: DataConfig) -> DataConfig:
@@ -271,9 +277,14 @@ def open_images(
     return packed
 
 
-def _held_out(data: DataConfig, table: LabelTable, source: ImageSource | FeatureTable) -> RunData:
-    if not data.holdout:
-        return RunData(table, source)
+def _read_table(data: DataConfig, path: Path) -> LabelTable:
+    try:
+        return read_table(path, encoding=data.encoding, truth=data.truth, ignore_columns=data.ignore_columns)
+    except TableError as error:
+        raise error.with_arguments(_KEYS) from None
+
+
+def _choose_held_out(data: DataConfig, table: LabelTable) -> HeldOut:
     from satl.labels.holdout import hold_out
 
     assert table.split is not None
@@ -283,7 +294,13 @@ def _held_out(data: DataConfig, table: LabelTable, source: ImageSource | Feature
         # A cell that says something else by now was corrected because of its score, and is no random one either.
         same = aligned_cells(earlier, table, data.holdout_from) == candidates
         candidates = np.where(same, candidates, np.int8(0))
-    held_out = hold_out(candidates, data.holdout_seed, fraction=data.holdout_fraction, encoding="signed")
+    return hold_out(candidates, data.holdout_seed, fraction=data.holdout_fraction, encoding="signed")
+
+
+def _held_out(data: DataConfig, table: LabelTable, source: ImageSource | FeatureTable) -> RunData:
+    if not data.holdout:
+        return RunData(table, source)
+    held_out = _choose_held_out(data, table)
     if not held_out.mask.any():
         raise TableError(
             "no class has enough known cells to certify a precision of 0.95 on three tenths of them",

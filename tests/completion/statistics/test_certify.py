@@ -343,6 +343,18 @@ def test_no_number_of_labels_helps_a_model_that_sees_nothing():
     assert "a better model may" in result.present.explain()[0]
 
 
+def test_one_right_cell_of_one_is_no_reason_to_give_up() -> None:
+    """The class is unlike one of which many cells are tested and too many wrong: nobody knows yet what it takes."""
+    scores = np.concatenate(([0.9, 0.5, 0.4], np.linspace(0.1, 0.8, 19), np.linspace(0, 1, 80)))[:, None]
+    labels = np.repeat([1, -1, 0], [3, 19, 80])[:, None]
+    result = certify(scores, labels, precision=0.8)
+    assert (result.present.cells[0], result.present.errors[0]) == (1, 0)
+    (sentence,) = result.present.explain(("dog",))
+    assert "1 of 1 tested cell beyond a threshold is right, too few to show 0.8" in sentence
+    assert "label more of its cells, some that are present" in sentence
+    assert "not expected to help" not in sentence
+
+
 def test_result_says_what_was_asked_for_and_how_many_labels_are_missing():
     scores, labels, _ = table(14, known=(300, 10))
     result = certify(scores, labels)

@@ -168,6 +168,14 @@ def test_a_run_without_a_hold_out_can_only_propose(tmp_path: Path) -> None:
     assert (done.present, done.absent) == (0, 0)
     assert done.review > 0
     assert "nothing was left to test it on" in done.report["model"]
+    for entry in done.report["classes"]:
+        assert entry["present"]["reason"] == (
+            f"'{entry['name']}' has no threshold for present: only proposals were asked for, and none of its cells was "
+            "tested."
+        )
+    page = done.folder.page.read_text(encoding="utf-8")
+    assert "The promise rests on" not in page
+    assert "satl plan" not in page  # which finds nothing to plan where nothing was tested
 
 
 def test_a_study_and_scenes_without_a_file_are_completed_as_csv(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class Certificate:
             a threshold they belong to the grid point with the strongest evidence.
         accepted: unknown cells that the threshold accepts.
         tested: tested cells of the class, whatever their score.
+        same: those of them that are of this value.
         found: share of the tested cells of this value that the threshold accepts; NaN where there is none.
         leaked: share of the tested cells of the other value that it accepts.
         needed: how many more labels are expected to bring a certificate, and where.
@@ -50,6 +51,7 @@ class Certificate:
     errors: IntArray
     accepted: IntArray
     tested: IntArray
+    same: IntArray
     found: FloatArray
     leaked: FloatArray
     needed: LabelsNeeded

@@ -248,6 +248,7 @@ def _certificate(
         errors=errors,
         accepted=np.where(certified, accepted, 0),
         tested=counts.tested,
+        same=counts.same,
         found=share(counts.found, counts.same),
         leaked=share(counts.leaked, counts.other),
         needed=estimate_labels_needed(counts, target, level, guard),

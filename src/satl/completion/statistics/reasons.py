@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from satl.completion.statistics.fixed_sequence import starting_points
+from satl.evaluation.confidence_bounds import labels_needed_at
 
 if TYPE_CHECKING:
     from satl.completion.statistics.certificates import Certificate
@@ -85,7 +86,7 @@ def _sentence(certificate: Certificate, row: int, name: str, alone: bool, start:
         ),
         Reason.TOO_LOW: (
             f"at best {cells - errors} of {_number(cells, 'tested cell')} beyond a threshold {are} right, "
-            f"which does not show {certificate.target[row]:.4g}"
+            f"{'too few to' if _open(certificate, row) else 'which does not'} show {certificate.target[row]:.4g}"
         ),
         Reason.LETS_TOO_MUCH_THROUGH: f"every precise threshold would also take in too many that are {opposite}",
         Reason.OVERLAP: f"its thresholds would accept the same cells as those for {opposite}",
@@ -103,6 +104,8 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
     if not np.isfinite(at_random) and reason is Reason.PREVALENCE_OPEN:
         return "; more labels of random cells may do"
     if not np.isfinite(in_zone):
+        if reason is Reason.TOO_LOW and _open(certificate, row):
+            return f"; label more of its cells, some that are {_WORD[certificate.value]}, to see how many it takes"
         return "; more labels alone are not expected to help, a better model may"
     there = f"among the {'highest' if certificate.value > 0 else 'lowest'} scores"
     if not np.isfinite(at_random):
@@ -110,6 +113,12 @@ def _remedy(certificate: Certificate, row: int, reason: Reason) -> str:
         return f"; about {labels} {there}, chosen by a label plan as a test of their own, may do"
     random = _number(round(at_random), "more label")
     return f"; about {random} of random cells, or {in_zone:,.0f} {there}, may do"
+
+
+def _open(certificate: Certificate, row: int) -> bool:
+    """Whether what was tested says nothing against the model: no error, and fewer cells of the value than it takes."""
+    fewest = labels_needed_at(certificate.target[row], certificate.level[row])
+    return not certificate.errors[row] and bool(certificate.same[row] < fewest)
 
 
 def _number(count: int, noun: str) -> str:

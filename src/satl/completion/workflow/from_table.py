@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from satl.errors import Argument, ConfigError, RunError, Sentence
+from satl.errors import Argument, ConfigError, RunError, Sentence, TableError
 from satl.labels.table import split_role
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ def case_from_table(
 
     Raises:
         ConfigError: neither images nor features are given, or a setting is wrong.
+        TableError: too little of the table is known to hold cells out; nothing is embedded then.
         RunError: ``model`` holds a run of other settings or labels.
     """
     from satl.completion.workflow.from_run import case_from_run
@@ -129,6 +130,8 @@ def case_from_table(
         data["images"] = str(images)
     config = config_of_table({"data": data}, settings, str(table))
     _check_run(model, config, force)
+    if not review_only:
+        _check_labels(config, str(table))
     if features is None:
         assert images is not None
         _embed(config, Path(images), model, embedding, force, progress)
@@ -232,6 +235,37 @@ def _check_run(model: TableModel, config: RunConfig, force: bool) -> None:
     changes = changed_settings(RunFolder.open(model.run).read_config(), config)
     if changes:
         raise _of_another(model, f"was trained with another {changes[0]}")
+
+
+def _check_labels(config: RunConfig, origin: str) -> None:
+    """Refuse a table of which nothing could be certified before any image is read."""
+    from satl.labels.holdout import fewest_known_cells
+    from satl.runs.data import can_hold_out
+
+    proposals = Argument("review_only", True)
+    if not config.data.holdout:
+        raise ConfigError(
+            "is false, so the model would see every known cell and none would be left to test it on",
+            where="data.holdout",
+            remedy=Sentence(
+                "leave it out, or pass {proposals} to get proposals for a person and no promise",
+                proposals=proposals,
+            ),
+        )
+    if not can_hold_out(config):
+        same, other = fewest_known_cells()
+        raise TableError(
+            f"no class has enough known cells of training images to promise a precision of 0.95, at least {same} that "
+            f"are present and {other} absent, or the other way round",
+            where=origin,
+            remedy=Sentence(
+                "pass {proposals} to get proposals for a person and no promise, label more, or ask for less with "
+                "{precision} and {fraction}",
+                proposals=proposals,
+                precision=Argument("precision", 0.8),
+                fraction=Argument("data.holdout_fraction", 0.3),
+            ),
+        )
 
 
 def _of_another(model: TableModel, what: str) -> RunError:

@@ -227,6 +227,12 @@ def _sides(
         why = Withheld(int(withheld[row]))
         accepts = bool(certified[row]) and why is Withheld.NO
         reason = sentences[row]
+        if settings.review_only and not certificate.tested[row]:
+            direction = "present" if certificate.value > 0 else "absent"
+            reason = (
+                f"'{names[row]}' has no threshold for {direction}: only proposals were asked for, and none of its "
+                "cells was tested."
+            )
         if why is not Withheld.NO:
             reason = (
                 f"{reason.replace(' is accepted ', ' would be accepted ', 1).rstrip('.')}; {_WITHHELD[why]}."

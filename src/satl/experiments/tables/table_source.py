@@ -94,5 +94,7 @@ def make_source(grid: Grid, results: Results) -> TableSource:
     if not facts:
         return TableSource(grid, results, dataset, paper())
     weights = "pretrained" if facts["pretrained"] else "from scratch"
-    label = f"{dataset}, {facts['backbone']}, {weights}, {facts['image_size']} px"
+    label = f"{dataset}, {facts['backbone']}, {weights}"
+    if facts["image_size"] is not None:  # else that of the backbone
+        label += f", {facts['image_size']} px"
     return TableSource(grid, results, label, paper(), tuple(paper().differences(dataset, facts)))

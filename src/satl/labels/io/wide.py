@@ -83,15 +83,18 @@ def check_names(header: Sequence[str], path: Path) -> None:
         first[name] = number
 
 
-def other_separator(header: Sequence[str]) -> str | None:
-    """Return the mark that seems to stand between the columns of a file whose header was split at commas.
+def other_separator(header: Sequence[str], delimiter: str = ",") -> str | None:
+    """Return the mark that seems to stand between the columns of a file whose header was split at ``delimiter``.
 
     >>> other_separator(['image;cat;"dog', ' large"']), other_separator(["image", "cat;dog"])
     (';', None)
+    >>> other_separator(["image,cat,dog"], "\\t")
+    ','
     """
-    for mark in (";", "\t", "|"):
+    for mark in (";", "\t", "|", ","):
         first, found, _ = header[0].partition(mark)
-        if found and (len(header) == 1 or first.strip().strip('"').lower() in IMAGE_COLUMN_NAMES):
+        named = mark != "," and first.strip().strip('"').lower() in IMAGE_COLUMN_NAMES
+        if mark != delimiter and found and (len(header) == 1 or named):
             return mark
     return None
 
@@ -109,11 +112,12 @@ def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
         image = 0
     else:
         shown = ", ".join(repr(name) for name in plain[:8]) + (", ..." if len(plain) > 8 else "")
-        mark = other_separator(plain)
-        hint = "" if mark is None else f" and separate its columns with commas, not {mark!r}"
-        raise TableError(
-            f"{path}: no column names the image (columns: {shown}): call that column 'image'{hint}."
-        )
+        mark = other_separator(plain) if len(plain) == 1 else None
+        if mark is not None:
+            raise TableError(
+                f"{path}: one column holds all the others ({shown}): split it at every {mark!r}."
+            )
+        raise TableError(f"{path}: no column names the image (columns: {shown}): call that column 'image'.")
     split = lowered.index(SPLIT_COLUMN) if SPLIT_COLUMN in lowered else None
     if len(plain) == 1 + (split is not None):
         raise TableError(
@@ -161,7 +165,7 @@ def code_columns(
         ignorable: whether the user can pass a column over.
     """
     image_at, split_at = check_header(header, path)
-    images = image_ids(columns[image_at], path, header[image_at])
+    images = image_ids(columns[image_at], path, header[image_at], header)
     split = None if split_at is None else split_names(columns[split_at].to_pylist(), images, path)
     at = [i for i in range(len(header)) if i not in (image_at, split_at)]
     classes = tuple(header[i].strip() for i in at)
@@ -204,8 +208,11 @@ def not_a_label(
     )
 
 
-def image_ids(column: Any, path: Path, name: str) -> tuple[str, ...]:
-    """Return the ids of the image column, unique and not empty; whole numbers are taken as text."""
+def image_ids(column: Any, path: Path, name: str, header: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the ids of the image column, unique and not empty; whole numbers are taken as text.
+
+    ``header`` are the names of all columns, by which a long table with further columns is told.
+    """
     import pyarrow as pa
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -214,10 +221,10 @@ def image_ids(column: Any, path: Path, name: str) -> tuple[str, ...]:
             raise TableError(f"{path}: row 1 has no image in column {name!r}: fill it or remove the row.")
         raise TableError(f"{path}: column {name!r} must name the images as text, not as {kind}.")
     ids = tuple("" if value is None else str(value).strip() for value in column.to_pylist())
-    return unique_images(ids, path)
+    return unique_images(ids, path, header)
 
 
-def unique_images(ids: tuple[str, ...], path: Path) -> tuple[str, ...]:
+def unique_images(ids: tuple[str, ...], path: Path, header: Sequence[str] = ()) -> tuple[str, ...]:
     """Return ``ids``, or name the row without an image, or both rows of an image that comes twice."""
     if not ids:
         raise TableError(f"{path} is empty: it has no row below its header; add one row per image.")
@@ -227,10 +234,13 @@ def unique_images(ids: tuple[str, ...], path: Path) -> tuple[str, ...]:
         first: dict[str, int] = {}
         for row, name in enumerate(ids, start=1):
             if name in first:
-                raise TableError(
-                    f"{path}: rows {first[name]} and {row} are both about image {name!r}: "
-                    f"remove or merge one."
-                )
+                both = f"{path}: rows {first[name]} and {row} are both about image {name!r}"
+                if LONG_COLUMNS[0] in {column.strip().lower() for column in header}:
+                    raise TableError(
+                        f"{both}, and there is a column '{LONG_COLUMNS[0]}': a table with a row per image and class "
+                        f"has the columns image,{','.join(LONG_COLUMNS)} (and split); rename or remove the others."
+                    )
+                raise TableError(f"{both}: remove or merge one.")
             first[name] = row
     return ids
 

@@ -60,12 +60,9 @@ def csv_columns(path: Path) -> tuple[list[str], list[Any]]:
         raise TableError(f"{path} is empty: write a header 'image,<class>,...' and one row per image.")
     check_text(data, path, "CSV")
     body_at, header = _read_header(data, path)
-    mark = other_separator(header) if delimiter_of(path) == "," and len(header) > 1 else None
+    mark = other_separator(header, delimiter_of(path))
     if mark is not None:
-        raise TableError(
-            f"{path}: its columns are separated by {mark!r}, and some names hold a comma: separate its columns with "
-            f"commas, not {mark!r}, and quote names that hold one."
-        )
+        raise _of_other_separator(path, mark)
     check_names(header, path)
     body = pa.py_buffer(data)[body_at:]
     if data.startswith(BOM, body_at):
@@ -154,6 +151,23 @@ def _read_header(data: bytes, path: Path) -> tuple[int, list[str]]:
     except csv.Error as error:
         raise TableError(f"{path}: its header cannot be read as CSV ({error}): check its quotes.") from None
     return used, header
+
+
+def _of_other_separator(path: Path, mark: str) -> TableError:
+    """Return the error for a file with other marks between its columns; what it says must work in a spreadsheet."""
+    names = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "'|'"}
+    right = {",": ".csv", "\t": ".tsv"}.get(mark)
+    if right is not None:
+        remedy = f"give it the extension {right}"
+    elif delimiter_of(path) == "," and mark == ";":  # Excel, where numbers are written with a comma
+        remedy = (
+            "save it as .xlsx, or as CSV with commas between its columns and quotes around what holds one"
+        )
+    else:
+        remedy = f"save it with {names[delimiter_of(path)]} between its columns"
+    return TableError(
+        f"{path}: its columns are separated by {names[mark]}, not by {names[delimiter_of(path)]}: {remedy}."
+    )
 
 
 def _explain_ragged(data: bytes, columns: int, path: Path) -> None:
