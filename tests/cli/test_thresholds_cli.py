@@ -164,17 +164,27 @@ def test_scores_alone(satl: Satl, tmp_path: Path, data: dict[str, np.ndarray]) -
     code, out, err = satl("thresholds", "--scores", path, "--rule", "fixed", "--set", "confidence=0.9")
     assert (code, err) == (0, "")
     assert "class 3" in out
-    code, out, err = satl("thresholds", "--scores", path, "--rule", "mat")
+    code, out, err = satl("thresholds", "--scores", path, "--rule", "mat", "-o", tmp_path / "decide.csv")
+    assert (code, out) == (2, "")
+    assert "alone.npz: holds no known label, which rule 'mat' needs" in err
+    assert "--labels" in err
+    assert not (tmp_path / "decide.csv").exists()
+
+
+def test_known_cells_without_a_positive_accept_nothing(satl: Satl, tmp_path: Path) -> None:
+    path = tmp_path / "negatives.npz"
+    np.savez(path, scores=np.full((4, 3), 0.5), labels=np.array([[-1] * 3] + [[0] * 3] * 3))
+    code, out, err = satl("thresholds", "--scores", path, "--rule", "mat", "--encoding", "signed")
     assert (code, err) == (0, "")
-    assert "Accepted 0 of 600 unknown cells, in 0 of 3 classes" in out
+    assert "Accepted 0 of 9 unknown cells, in 0 of 3 classes" in out
     assert "! 3 of 3 classes have threshold 1 and accept nothing" in out
     assert "nan" not in out
 
 
 def test_many_silent_classes_are_not_all_named(satl: Satl, tmp_path: Path) -> None:
     path = tmp_path / "many.npz"
-    np.savez(path, scores=np.full((2, 12), 0.5))
-    _, out, _ = satl("thresholds", "--scores", path, "--rule", "cap")
+    np.savez(path, scores=np.full((2, 12), 0.5), labels=np.array([[-1] * 12, [0] * 12]))
+    _, out, _ = satl("thresholds", "--scores", path, "--rule", "cap", "--encoding", "signed")
     assert "class 8 and 4 more." in out
 
 

@@ -100,6 +100,11 @@ def thresholds(
         rows = apply_rule(built, values, table.cells, table.classes, table.truth, updates, encoding="signed")
     except NotImplementedError as error:
         raise ConfigError(f"--rule {rule}: {str(error).rstrip('.')}; say how often with --updates.") from None
+    if not table.known.any() and all(row.threshold >= 1.0 for row in rows):
+        raise ConfigError(
+            f"{scores}: holds no known label, which rule '{rule}' needs to find a threshold; name the table of labels "
+            "with --labels, or take a rule that needs none, such as fixed."
+        )
     if out is not None:
         write_rule_thresholds(out, rule, rows)
     if as_json:
