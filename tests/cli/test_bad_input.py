@@ -232,7 +232,7 @@ def break_run(run: Path, how: str) -> None:
 FOR_ALL = [
     ("missing", ("run", "is not a folder", "satl train --out")),
     ("no config", ("run", "config.yaml", "satl train --out")),
-    ("no checkpoint", ("run", "no checkpoint", "start again")),
+    ("no checkpoint", ("run", "checkpoint '", "start again")),
     ("broken yaml", ("config.yaml", "cannot be read", "restore")),
     ("bytes as yaml", ("config.yaml", "cannot be read", "restore")),
     ("wrong key", ("config.yaml", "'trainin'", "did you mean 'training'")),

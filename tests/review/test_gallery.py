@@ -167,12 +167,13 @@ def test_a_batch_is_sent_once_however_flaky_the_connection(
     context = browser.new_context(viewport={"width": 1300, "height": 1900})
     page = open_gallery(served, context)
     bodies: list[Any] = []
+    flaky = True
 
     def lost(route: Route) -> None:
-        """The server stores it, and the answer is lost twice."""
+        """The server stores it, and the answer is lost as long as the connection is flaky."""
         bodies.append(route.request.post_data_json)
         response = route.fetch()
-        if len(bodies) <= 2:
+        if flaky:
             route.abort()
         else:
             route.fulfill(response=response)
@@ -184,10 +185,12 @@ def test_a_batch_is_sent_once_however_flaky_the_connection(
     before = page.evaluate(NAMES)
     until(page, DOES, "decide")
     page.keyboard.press("Enter")
+    while len(bodies) < 3:
+        page.wait_for_timeout(50)
+    flaky = False
     stored(page)
     page.wait_for_selector("#banner", state="hidden")
     assert page.evaluate(NAMES) == before
-    assert len(bodies) == 3
     assert len({body["request"] for body in bodies}) == 1
     assert values(served) == dict.fromkeys(names, 1)
     assert served.store.changes(0)["last"] == 24

@@ -285,7 +285,7 @@ def test_without_a_checkpoint_the_way_out_is_named(tmp_path: Path) -> None:
     for checkpoint in (tmp_path / "gone" / "checkpoints").glob("last*"):
         shutil.rmtree(checkpoint)
     # Two epochs were saved: what somebody removed is not trained again without a word.
-    with pytest.raises(RunError, match=r"'last' is gone; put the folder .* back, or remove the run"):
+    with pytest.raises(RunError, match=r"'last' is gone; put .* back, or remove the run"):
         resume(tmp_path / "gone")
 
 

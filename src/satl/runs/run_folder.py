@@ -410,21 +410,18 @@ class RunFolder:
     def can_resume(self, checkpoint_epochs: int) -> bool:
         """Whether there is a checkpoint to go on from; False: the run was stopped before it was to write one.
 
-        Raises:
-            RunError: it wrote one after ``checkpoint_epochs`` epochs, and it is gone.
+        Raises RunError where it wrote one after ``checkpoint_epochs`` epochs, and it is gone.
         """
-        # The row of an epoch is written before its checkpoint.
+        if self.result.is_file():
+            self.checkpoint("last")  # of a grid, which may have kept none
         if self.find_checkpoint("last") is not None:
             return True
-        if self.result.is_file():
-            self.checkpoint("last")  # which says why there is none
-        if len(self.read_metrics()) <= checkpoint_epochs:
-            return False
-        raise RunError(
-            "its checkpoint 'last' is gone",
-            where=self.path,
-            remedy="put the folder checkpoints/last back, or remove the run and start again",
-        )
+        if (
+            len(self.read_metrics()) > checkpoint_epochs
+        ):  # the row of an epoch is written before its checkpoint
+            remedy = "put checkpoints/last back, or remove the run and start again"
+            raise RunError("its checkpoint 'last' is gone", where=self.path, remedy=remedy)
+        return False
 
     def remove_half_written(self) -> None:
         """Remove what a process that was killed left among the checkpoints; call it with the lock.
