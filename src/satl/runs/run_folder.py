@@ -416,9 +416,7 @@ class RunFolder:
             self.checkpoint("last")  # of a grid, which may have kept none
         if self.find_checkpoint("last") is not None:
             return True
-        if (
-            len(self.read_metrics()) > checkpoint_epochs
-        ):  # the row of an epoch is written before its checkpoint
+        if len(self.read_metrics()) > checkpoint_epochs:  # a row is written before its checkpoint
             remedy = "put checkpoints/last back, or remove the run and start again"
             raise RunError("its checkpoint 'last' is gone", where=self.path, remedy=remedy)
         return False
