@@ -15,7 +15,7 @@ tests="tests/labels/test_encodings.py tests/labels/test_io.py tests/labels/test_
 case $lane in
     lowest) resolution=lowest-direct ;;
     newest) resolution=highest ;;
-    remote) resolution=highest extras=lanes,remote server='moto[server]' tests="tests/remote tests/cli/test_addresses_cli.py" ;;
+    remote) resolution=highest extras=lanes,onnx,remote server='moto[server]' tests="tests/remote tests/cli/test_addresses_cli.py" ;;
     *) echo "tools/lane.sh lowest|newest|remote FOLDER" >&2; exit 2 ;;
 esac
 "${PYTHON:-python3}" -m venv "$venv"

@@ -180,6 +180,21 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
         read_table(file)
 
 
+@pytest.mark.parametrize("part", ["xl/theme/theme1.xml", "[Content_Types].xml", SHEET])
+def test_a_part_that_claims_more_packed_bytes_than_the_file_has(part: str, tmp_path: Path) -> None:
+    """zipfile would take two gigabytes of memory for the part, and then find the file at its end."""
+    file = save(tmp_path / "t.xlsx", ("image", "cat"), ("a", 1), ("b", None))
+    content = bytearray(file.read_bytes())
+    name = content.rindex(part.encode())  # in the list of parts at the end of the file
+    assert content[name - 46 : name - 42] == b"PK\x01\x02"
+    content[name - 26 : name - 22] = (2**31 - 1).to_bytes(4, "little")
+    file.write_bytes(content)
+    with zipfile.ZipFile(file) as archive:
+        assert archive.getinfo(part).compress_size == 2**31 - 1
+    with pytest.raises(TableError, match="claims to be longer than the file"):
+        read_table(file)
+
+
 @pytest.mark.parametrize("number", [1 << 21, 10**12])
 def test_a_row_beyond_the_sheet(number: int, tmp_path: Path) -> None:
     file = save(tmp_path / "t.xlsx", ("image", "cat"), ("a", 1), ("b", None))

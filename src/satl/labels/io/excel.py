@@ -159,6 +159,11 @@ def _check_size(path: Path) -> None:
         # A part never unpacks to more than it says here: what is beyond is not read.
         if sum(part.file_size for part in archive.infolist()) > most:
             raise too_large(path, most)
+        # Memory is taken for as many packed bytes as a part claims, before they are read.
+        size = path.stat().st_size
+        for part in archive.infolist():
+            if part.compress_size > size:
+                raise zipfile.BadZipFile(f"{part.filename} claims to be longer than the file")
 
 
 def _choose(book: Any, path: Path) -> tuple[Any, list[str], int]:
