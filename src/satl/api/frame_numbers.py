@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy.typing as npt
 from satl.checks.array_checks import as_array
 from satl.errors import Argument, ArrayError
 from satl.labels.frames import frame_kind
-from satl.labels.io.wide import IMAGE_COLUMN, IMAGE_COLUMN_NAMES, SPLIT_COLUMN
+from satl.labels.io.wide import IMAGE_COLUMN_NAMES, SPLIT_COLUMN, image_position
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,7 @@ def numbers_of(data: Any, argument: str, beside: Any = None) -> Numbers:
     columns = columns_of(data)
     if columns is None:
         return Numbers(as_array(data))
-    image = _image_at([name for name, _ in columns])
+    image = image_position(name for name, _ in columns)
     ids = _index_ids(data) if image is None else tuple(str(one) for one in columns[image][1])
     if ids is None:
         _refuse_other_order(data, beside, argument)
@@ -91,14 +90,6 @@ def columns_of(frame: Any) -> list[tuple[Any, Any]] | None:
 
 def _lowered(name: Any) -> str:
     return name.strip().lower() if isinstance(name, str) else ""
-
-
-def _image_at(names: Sequence[Any]) -> int | None:
-    """Return the position of the column that names images, by the rule of label tables."""
-    lowered = [_lowered(name) for name in names]
-    if IMAGE_COLUMN in lowered:
-        return lowered.index(IMAGE_COLUMN)
-    return 0 if lowered and lowered[0] in IMAGE_COLUMN_NAMES else None
 
 
 def _index_ids(frame: Any) -> tuple[str, ...] | None:

@@ -16,7 +16,14 @@ from satl.errors import Argument, ArrayError, Sentence, TableError, first_of
 from satl.inference.pictures import is_picture
 from satl.labels.encodings import NOT_A_LABEL, array_codes
 from satl.labels.frames import FrameKind, arrow_from_frame, frame_kind, table_from_frame
-from satl.labels.io.wide import IMAGE_COLUMN, IMAGE_COLUMN_NAMES, SPLIT_COLUMN, Coded, decode_coded
+from satl.labels.io.wide import (
+    IMAGE_COLUMN,
+    IMAGE_COLUMN_NAMES,
+    SPLIT_COLUMN,
+    Coded,
+    decode_coded,
+    image_position,
+)
 from satl.labels.table import PRESENT, LabelTable
 
 DATA_SET = Path("the data set")
@@ -130,17 +137,13 @@ def _refuse(
 def names_images(frame: Any) -> bool:
     """Whether a frame has a column that names images, and is not a frame of numbers alone."""
     names = frame.column_names if hasattr(frame, "column_names") else frame.columns
-    lowered = [str(name).strip().lower() for name in names]
-    return IMAGE_COLUMN in lowered or (bool(lowered) and lowered[0] in IMAGE_COLUMN_NAMES)
+    return image_position(names) is not None
 
 
 def _image_column(names: Sequence[str]) -> str:
     """Return the column that names the images: ``image``, or the first where it is called like one."""
-    lowered = [name.strip().lower() for name in names]
-    if IMAGE_COLUMN in lowered:
-        return names[lowered.index(IMAGE_COLUMN)]
-    if lowered and lowered[0] in IMAGE_COLUMN_NAMES:
-        return names[0]
+    if (position := image_position(names)) is not None:
+        return names[position]
     raise TableError(
         f"no column names the image (columns: {first_of([*map(repr, names)], 8)})",
         remedy="call that column 'image'",

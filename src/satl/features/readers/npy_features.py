@@ -10,7 +10,7 @@ from pathlib import Path
 from satl.errors import TableError, first_line
 from satl.features.feature_reader import FeatureFile, FeatureReader, register_feature_reader
 from satl.features.half_arrays import map_array
-from satl.labels.io.wide import IMAGE_COLUMN, IMAGE_COLUMN_NAMES
+from satl.labels.io.wide import image_position
 from satl.scores.score_reader import has_extension
 
 
@@ -56,9 +56,8 @@ def read_ids(file: Path) -> list[str]:
         raise TableError(
             f"cannot be read ({first_line(error)})", where=file, remedy="save it again"
         ) from None
-    lowered = [name.strip().lower() for name in header]
-    at = lowered.index(IMAGE_COLUMN) if IMAGE_COLUMN in lowered else 0
-    if not lowered or lowered[at] not in IMAGE_COLUMN_NAMES:
+    at = image_position(header)
+    if at is None:
         raise TableError("no column names the image", where=file, remedy="call that column 'image'")
     return [row[at].strip() for row in rows if len(row) > at]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,6 +99,18 @@ def other_separator(header: Sequence[str], delimiter: str = ",") -> str | None:
     return None
 
 
+def image_position(names: Iterable[Any]) -> int | None:
+    """Return which column names the images: ``image``, or the first where it is called like one; None: no column does.
+
+    >>> image_position(["cat", "Image"]), image_position(["path", "cat"]), image_position(["cat", "path"])
+    (1, 0, None)
+    """
+    lowered = [name.strip().lower() if isinstance(name, str) else "" for name in names]
+    if IMAGE_COLUMN in lowered:
+        return lowered.index(IMAGE_COLUMN)
+    return 0 if lowered and lowered[0] in IMAGE_COLUMN_NAMES else None
+
+
 def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
     """Return the positions of the image and split columns, after refusing unnamed and repeated columns."""
     check_names(header, path)
@@ -106,11 +118,8 @@ def check_header(header: Sequence[str], path: Path) -> tuple[int, int | None]:
         raise TableError(f"{path} has no columns: write a column 'image' and one column per class.")
     plain = [name.strip() for name in header]
     lowered = [name.lower() for name in plain]
-    if IMAGE_COLUMN in lowered:
-        image = lowered.index(IMAGE_COLUMN)
-    elif lowered[0] in IMAGE_COLUMN_NAMES:
-        image = 0
-    else:
+    image = image_position(plain)
+    if image is None:
         shown = ", ".join(repr(name) for name in plain[:8]) + (", ..." if len(plain) > 8 else "")
         mark = other_separator(plain) if len(plain) == 1 else None
         if mark is not None:
