@@ -135,7 +135,7 @@ def small_demo() -> dict[str, Any]:
     content["method"]["thresholds"]["update_every"] = 2
     content["data"] = {"scenes": {"train": 100, "val": 41, "test": 8, "size": 48}, "proportion": 0.3}
     content["images"]["workers"] = 0
-    content["model"]["backbone_kwargs"] = {"widths": [8, 16, 16]}
+    content["model"] |= {"backbone_kwargs": {"widths": [8, 16, 16]}, "reduction": "components"}
     content["training"] |= {"epochs": 4, "stage1_epochs": 2, "batch_size": 24, "ema": 0.9}
     return content
 

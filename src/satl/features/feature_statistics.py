@@ -12,6 +12,8 @@ from satl.images import epoch_order
 
 MOST_ROWS = 20_000
 """Rows that principal components are computed from, at most: more would move them by less than matters."""
+LEAST_VARIANCE = 1e-7
+"""Share of the largest variance below which nothing varies along a component but rounding errors."""
 _BYTES_AT_ONCE = 16 << 20
 FloatArray = npt.NDArray[np.float64]
 
@@ -58,12 +60,25 @@ def principal_components(
     for block in _blocks(table, chosen, unit_length):
         centred = block - mean.astype(np.float32)
         covariance += centred.T @ centred
-    variances, vectors = np.linalg.eigh(covariance / (len(chosen) * table.views))
-    variances, components = variances[::-1][:count].clip(min=0), vectors.T[::-1][:count]
-    largest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1)
-    components = components * np.where(largest < 0, -1.0, 1.0)
-    components[variances <= 1e-7 * variances[0]] = 0
+    components, variances = components_of(covariance / (len(chosen) * table.views))
+    components, variances = components[:count], variances[:count]
+    components[variances <= LEAST_VARIANCE * variances[0]] = 0
     return components, float(np.sqrt(variances.mean()))
+
+
+def components_of(covariance: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return all principal components (D, D) of a covariance and the variances along them, the largest first.
+
+    The largest entry of each component is positive, so that they do not depend on who computed them.
+
+    >>> components, variances = components_of(np.array([[1.0, 0.0], [0.0, 4.0]]))
+    >>> components.tolist(), variances.tolist()
+    ([[0.0, 1.0], [1.0, 0.0]], [4.0, 1.0])
+    """
+    variances, vectors = np.linalg.eigh(covariance)
+    components = vectors.T[::-1]
+    largest = np.take_along_axis(components, np.abs(components).argmax(1)[:, None], axis=1)
+    return components * np.where(largest < 0, -1.0, 1.0), variances[::-1].clip(min=0)
 
 
 def _blocks(table: FeatureTable, rows: IntArray, unit_length: bool) -> Iterator[npt.NDArray[np.float32]]:

@@ -30,6 +30,8 @@ from satl.training.forward import FloatArray, cell_scores, class_probabilities
 
 _IMAGES_AT_ONCE, _ROWS_AT_ONCE = 64, 4096
 """Images, or rows of features, in a batch."""
+_SIDE_OF_BATCHES = 448
+"""Pixels; on a GPU, which waits for the processor if batches are small, a batch has as many as 64 of such a side."""
 
 
 class Recogniser:
@@ -199,9 +201,15 @@ class Recogniser:
     def _no_scores(self) -> FloatArray:
         return np.empty((0, len(self.classes)), dtype=np.float32)
 
+    def _images_at_once(self) -> int:
+        if self.device.type != "cuda":
+            return _IMAGES_AT_ONCE
+        side = self.config.images.input.size
+        return max(_IMAGES_AT_ONCE, _IMAGES_AT_ONCE * _SIDE_OF_BATCHES**2 // side**2)
+
     def _batches(self, source: ImageSource | RowSource, rows: Any, batch_size: int | None) -> Batches:
         if batch_size is None:
-            batch_size = _ROWS_AT_ONCE if self.config.on_features else _IMAGES_AT_ONCE
+            batch_size = _ROWS_AT_ONCE if self.config.on_features else self._images_at_once()
         return Batches(
             source,
             rows,

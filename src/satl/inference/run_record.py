@@ -200,7 +200,9 @@ def measure_run(
     last: Recogniser | None = None,
     epoch: int | None = None,
 ) -> RunRecord:
-    """Score all training images of a finished run with its last model, or with that after an epoch.
+    """Score the training images of a finished run with its last model, or with that after an epoch.
+
+    All of them, to count how good its pseudo-labels are; those that a record keeps, where it makes none.
 
     Args:
         folder: folder of the run.
@@ -235,8 +237,9 @@ def measure_run(
             remedy="restore the table",
         )
     require_same_data(folder, data, "train")
-    rows = data.rows("train")
+    trained = data.rows("train")
     thresholds = {name: value.cpu().numpy() for name, value in last.learner.thresholds().items()}
+    rows = trained if thresholds else trained[drawn_images(len(trained))]
     scores = _threshold_model(folder, last, checkpoint).scores(data, rows) if thresholds else {}
     probability = scores["probability"] if thresholds else last.probabilities(data.source, rows)
     counts = {split: len(data.rows(split)) for split in ("train", "val", "test")}
@@ -268,8 +271,8 @@ def measure_run(
         truth=truth,
         probability=probability,
         quality=quality,
-        known_positives=_present(cells),
-        positives=None if truth is None else _present(truth),
+        known_positives=_present(data.table.cells[trained]),
+        positives=None if data.table.truth is None else _present(data.table.truth[trained]),
         counts=counts,
     )
 

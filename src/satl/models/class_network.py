@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from satl.errors import ArrayError
 from satl.models.decoupling import SemanticDecoupling
@@ -107,6 +108,41 @@ class SemanticNetwork(ClassNetwork):
         # Drawn after the reduction: the order of the draws is part of what a seed stands for.
         self.set_embeddings(embeddings, embedding_dim)
         self.decoupling = SemanticDecoupling(self.feature_dim, self.embeddings.shape[1], attention_dim)
+
+    @torch.no_grad()
+    def start_reduction(self, mean: Tensor, components: Tensor, variances: Tensor) -> None:
+        """Let the reduction begin with what the backbone knows: principal components instead of random weights.
+
+        In evaluation mode it is then a rotation to ``components`` and one factor, so that angles and, up to the factor,
+        distances are those of the map, as far as the components keep them. The factor makes a number behind the
+        reduction as large, in the mean square, as one before it. Outputs without a component stay random. Without a
+        reduction nothing is done.
+
+        Args:
+            mean: (E,) of the map, E channels of the backbone.
+            components: (K, E), orthonormal, the largest variance first; K may be above ``feature_dim``.
+            variances: (E,) along all components of the map, K of which are given.
+        """
+        if not isinstance(self.reduction, nn.Sequential):
+            return
+        conv, norm = self.reduction
+        assert isinstance(conv, nn.Conv2d)
+        assert isinstance(norm, _BatchNorm)  # that of several processes, too
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        count = min(self.feature_dim, len(components))
+        components, kept = components[:count].double(), variances[:count].double()
+        centre = components @ mean.double()
+        square = (variances.double().sum() + mean.double().square().sum()) / self.channels
+        factor = (square / ((kept.sum() + centre.square().sum()) / count)).sqrt()
+        for target, value in (
+            (conv.weight, components[:, :, None, None]),
+            (norm.running_mean, centre),
+            (norm.running_var, kept),
+            (norm.weight, factor * (kept + norm.eps).sqrt()),
+            (norm.bias, factor * centre),
+        ):
+            target[:count].copy_(value)
 
     def class_features(self, images: Tensor) -> Tensor:
         """Images (B, 3, H, W) -> class features (B, C, D), without graph and heads."""

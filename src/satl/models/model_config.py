@@ -49,6 +49,11 @@ class ModelConfig(Section):
         "of the backbone; all keeps them, without a layer that starts from random weights. By default 1024, or all "
         "for ssgrl.",
     )
+    reduction: Annotated[Literal["random", "components"], Effect.START] = Field(
+        "random",
+        description="How that layer starts: random, as published, or components, as the principal components of the "
+        "backbone's features of training images, which keeps what the backbone knows and helps short trainings.",
+    )
     attention_dim: int | None = Field(
         None,
         ge=1,

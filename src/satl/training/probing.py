@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from satl.checks.tensor_checks import known_cells
+from satl.features import FeatureTable
 from satl.images import epoch_order
 from satl.models.feature_input import FeatureInput
-from satl.scoring import ProbeLogits, fit_probe
+from satl.runs.data import RunData
+from satl.scoring import ProbeLogits, fit_probe, probe_logits
 
 IntArray = npt.NDArray[np.int64]
 MOST_WORK = 2_000_000_000
@@ -29,6 +31,26 @@ def probed_part(network: nn.Module) -> nn.Module:
     """
     backbone = network.get_submodule("backbone")
     return backbone.whole if isinstance(backbone, FeatureInput) else backbone
+
+
+def fit_to_training_images(
+    probe: ProbeLogits, features_of: Callable[[IntArray], Tensor], cells: Tensor, data: RunData
+) -> int:
+    """Fit a probe to the training images of a run and keep its logits; return how many of them it was fitted to.
+
+    Args:
+        probe: keeps the logits.
+        features_of: gives the features ``(R, D)`` of rows, on the device.
+        cells: ``(N, C)`` labels of the table, on the device.
+        data: of the run.
+    """
+    rows = data.rows("train")
+    if isinstance(data.source, FeatureTable):
+        return fit_to_some(features_of, cells, rows, probe, data.source.dim * cells.shape[1])
+    where = torch.from_numpy(rows).to(cells.device)
+    logits = probe_logits(features_of(rows), cells.index_select(0, where), encoding="signed")
+    probe.keep(where, logits, len(cells))
+    return len(rows)
 
 
 @torch.no_grad()

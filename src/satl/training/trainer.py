@@ -15,7 +15,6 @@ from satl.distributed import launched_rank, sum_across, world_size
 from satl.errors import ConfigError, SatlWarning, Sentence, Stopped
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.evaluation.pseudo_quality import expected_positives
-from satl.features import FeatureTable
 from satl.images import Batch, Batches
 from satl.images.batches import translate_worker_crash
 from satl.models.allowed_arguments import require_network_arguments
@@ -27,7 +26,6 @@ from satl.runs.environment import environment_facts
 from satl.runs.picture_record import require_same_pictures
 from satl.runs.run_folder import RunFolder
 from satl.runs.settling import settled
-from satl.scoring import probe_logits
 from satl.training.averaging import MovingAverage
 from satl.training.batch_inputs import BatchInputs
 from satl.training.build import (
@@ -46,7 +44,8 @@ from satl.training.forward import class_probabilities, pooled_features
 from satl.training.late_pictures import tell_late, tell_left_out
 from satl.training.log import log_file, log_line, logger, remarks, write_thresholds
 from satl.training.optimisers import make_schedule
-from satl.training.probing import IntArray, fit_to_some, probed_part
+from satl.training.probing import IntArray, fit_to_training_images, probed_part
+from satl.training.reduction import images_to_begin_with, start_from_components
 from satl.training.saving import Saver
 from satl.training.seeds import mix_seed, seed_everything
 from satl.training.sharding import leave_to_shards, shard_heads
@@ -254,6 +253,11 @@ class Trainer:
                     logger.info("no validation images: the model of the last epoch is kept as the best")
                 if self.is_main:
                     tell_left_out(self.data, self.folder)
+                if self.config.model.reduction == "components" and (self.next_epoch, self.next_step) == (
+                    0,
+                    0,
+                ):
+                    self._start_reduction()
                 if self.learner.needs_probe:
                     self._fit_probe()
                 while not self.finished:
@@ -300,26 +304,23 @@ class Trainer:
     def _interrupted(self, what: str) -> Interrupted:
         return Interrupted(what, remedy=Sentence("resume with {resume}", resume=self.folder.resume_task))
 
+    def _start_reduction(self) -> None:
+        """Let the layer behind the backbone start from principal components of what the backbone makes."""
+        networks = [self.learner.network, *(() if self.average is None else (self.average.module,))]
+        batches = self._batches_without_augmentation(images_to_begin_with(self.data.rows("train")))
+        start_from_components(networks, batches, self.transform, self.half)
+
     def _fit_probe(self) -> None:
         """Fit a probe to the features that training starts from; a resumed run has its logits already."""
         assert self.learner.probe is not None
-        rows = self.data.rows("train")
         backbone = probed_part(self.learner.network)
-        cells = self.inputs.cells
 
         def features_of(some: IntArray) -> torch.Tensor:
             batches = self._batches_without_augmentation(some)
             found = pooled_features(backbone, batches, self.transform, self.device, self.half)
             return torch.from_numpy(found).to(self.device)
 
-        if isinstance(self.data.source, FeatureTable):
-            size = self.data.source.dim * cells.shape[1]
-            fitted = fit_to_some(features_of, cells, rows, self.learner.probe, size)
-        else:
-            where = torch.from_numpy(rows).to(self.device)
-            logits = probe_logits(features_of(rows), cells.index_select(0, where), encoding="signed")
-            self.learner.probe.keep(where, logits, len(cells))
-            fitted = len(rows)
+        fitted = fit_to_training_images(self.learner.probe, features_of, self.inputs.cells, self.data)
         if self.is_main:
             logger.info("probe: fitted to the known cells of %d images", fitted)
 
@@ -385,8 +386,7 @@ class Trainer:
         }
         if epoch == 0:
             row["first_losses"] = self.tally.first_losses()
-        last = epoch + 1 == training.epochs
-        improved = False
+        last, improved = epoch + 1 == training.epochs, False
         if not self.validates:
             improved = last
             if improved:
