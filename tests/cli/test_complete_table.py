@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -206,9 +207,17 @@ def test_the_layout_of_a_first_resnet_reaches_the_network(own: Path, satl: Satl)
     code, _, err = satl(*command(own, REVIEW, "--stride-in-1x1"))
     assert code == 2
     assert "--stride-in-1x1: needs a ResNet with bottleneck blocks, and satl_tiny is not one" in err
-    code, _, err = satl("complete", own / "run", "-o", own / "out", "--stride-in-1x1")
-    assert code == 2
-    assert "--stride-in-1x1 belongs to TABLE" in err
+    for option in ("--stride-in-1x1", "--bfloat16"):
+        code, _, err = satl("complete", own / "run", "-o", own / "out", option)
+        assert code == 2
+        assert f"{option} belongs to TABLE" in err
+
+
+def test_a_table_is_embedded_in_bfloat16(own: Path, satl: Satl) -> None:
+    code, _, err = satl(*command(own, REVIEW, "--bfloat16"))
+    assert code == 0, err
+    made_by = json.loads((own / "out-model" / "features" / "features.json").read_text())["made_by"]
+    assert made_by["bfloat16"] is True
 
 
 def test_without_weights_at_hand_it_says_how_to_name_them(

@@ -73,6 +73,22 @@ def test_pictures_get_what_their_features_get(satl: Satl, place: Path, tmp_path:
     assert len(set(found.values())) > 5  # not all pictures are alike
 
 
+def test_features_made_in_bfloat16_are_made_so_again(satl: Satl, place: Path, tmp_path: Path) -> None:
+    weights = ("--weights", place / "tiny.safetensors")
+    for images, out in (("photos", "photos.features"), ("new", "new.features")):
+        made = ("--backbone", "satl_tiny", *weights, "--size", 40, "--bfloat16")
+        assert satl("embed", place / images, "-o", tmp_path / out, *made)[0] == 0
+    config = json.loads((place / "run.yaml").read_text())
+    config["data"] |= {"table": str(place / "labels.csv"), "features": str(tmp_path / "photos.features")}
+    (tmp_path / "run.yaml").write_text(json.dumps(config))
+    assert satl("train", tmp_path / "run.yaml", "-o", tmp_path / "run", "--quiet")[0] == 0
+    files = {"a.csv": (place / "new", *weights), "b.csv": (tmp_path / "new.features",)}
+    for out, given in files.items():
+        assert satl("predict", tmp_path / "run", *given, "-o", tmp_path / out)[0] == 0
+    found, expected = (probabilities(tmp_path / out) for out in files)
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
 def test_a_folder_of_predictions_lists_broken_pictures_and_goes_on(
     satl: Satl, place: Path, tmp_path: Path
 ) -> None:

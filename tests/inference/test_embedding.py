@@ -30,6 +30,7 @@ from satl.runs.run_lock import RunLock
 
 SIZE = 32
 BOTTLENECK: dict[str, Any] = {"layers": (1, 1, 1, 1), "channels": (8, 8, 16, 16)}
+VIT_NAME = "vit_tiny_patch16_224"
 VIT: dict[str, Any] = {"depth": 1, "embed_dim": 24, "num_heads": 3}
 
 
@@ -68,7 +69,7 @@ def plain_pixels(file: Path, mean: Any, std: Any) -> torch.Tensor:
 
 @pytest.mark.parametrize("pool", ["mean", "token"])
 def test_vectors_are_those_of_the_plain_model(pool: Any, tmp_path: Path) -> None:
-    name = "vit_tiny_patch16_224"
+    name = VIT_NAME
     torch.manual_seed(0)
     whole = timm.create_model(name, img_size=SIZE, **VIT).eval()
     torch.save(whole.state_dict(), tmp_path / "vit.pth")
@@ -182,6 +183,33 @@ def test_other_settings_are_refused(tiny: Embedding, weights: Path, tmp_path: Pa
     same = Embedding("satl_tiny", tmp_path / "same.safetensors", SIZE, kwargs=tiny.kwargs)
     assert embed(same, ids, files, tmp_path / "out").found == 4
     assert embed(other, ids, files, tmp_path / "out", force=True).found == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "pool", "kwargs"), [("satl_tiny", "mean", {"widths": [4, 6]}), (VIT_NAME, "token", VIT)]
+)
+def test_bfloat16_rounds_and_is_part_of_how_features_were_made(
+    name: str, pool: Any, kwargs: dict[str, Any], tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    Backbone(name, kwargs=kwargs | ({"img_size": SIZE} if name == VIT_NAME else {})).save_weights(
+        tmp_path / "w.safetensors"
+    )
+    ids, files = pictures(tmp_path / "images", 6)
+    exact = Embedding(name, tmp_path / "w.safetensors", SIZE, pool, kwargs=kwargs)
+    rounded = replace(exact, bfloat16=True)
+    embed(exact, ids, files, tmp_path / "exact")
+    embed(rounded, ids, files, tmp_path / "rounded")
+    wanted, found = (
+        read_features(tmp_path / each, ids).take(np.arange(6)).astype(np.float64)
+        for each in ("exact", "rounded")
+    )
+    error = np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+    assert 1e-5 < error < 0.03
+    assert "bfloat16" not in FeatureFolder.open(tmp_path / "exact").made_by
+    assert FeatureFolder.open(tmp_path / "rounded").made_by["bfloat16"] is True
+    with pytest.raises(ConfigError, match="made in another way"):
+        embed(exact, ids, files, tmp_path / "rounded")
 
 
 def test_broken_pictures_are_listed_and_tried_again(tiny: Embedding, tmp_path: Path) -> None:

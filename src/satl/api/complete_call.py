@@ -19,6 +19,7 @@ from satl.errors import Argument, ConfigError, Sentence, first_of, nearest
 if TYPE_CHECKING:
     from satl.completion.workflow.case import Case
     from satl.completion.workflow.from_table import TableModel
+    from satl.inference.embedder import Embedding
     from satl.labels.frames import FrameKind
 
 Transfer = Literal["same", "prevalence"]
@@ -47,6 +48,7 @@ def complete(
     backbone: str | None = None,
     weights: PathLike | None = None,
     stride_in_1x1: bool = False,
+    bfloat16: bool = False,
     set: Mapping[str, Any] | None = None,
     checkpoint: str = "best",
     list_all: bool = False,
@@ -76,6 +78,7 @@ def complete(
         encoding, ignore_columns, classes: how the table is read; a run knows that of its own.
         backbone, weights: for a table, the network that embeds its images, and a file with its weights.
         stride_in_1x1: with weights, they are those of a ResNet of version 1, or of Caffe or MSRA.
+        bfloat16: embed in bfloat16, about twice as fast on processors with instructions for it, and on GPUs.
         set: for a table, settings of the training: ``{"training.epochs": 5}``.
         checkpoint: "best" or "last".
         list_all: list every cell in ``changes.csv``, also those that stay unknown.
@@ -101,7 +104,10 @@ def complete(
     is_run = isinstance(data, TrainedRun) or (
         isinstance(data, str | os.PathLike) and not is_table_path(Path(data))
     )
-    embeds = {"backbone": backbone, "weights": weights, "stride_in_1x1": stride_in_1x1 or None}
+    embeds = {
+        **{"backbone": backbone, "weights": weights},
+        **{"stride_in_1x1": stride_in_1x1 or None, "bfloat16": bfloat16 or None},
+    }
     only_for = {"features": features, "scores": scores, "encoding": encoding, "classes": classes}
     only_for |= {**embeds, "set": set, "ignore_columns": ignore_columns or None}
     if is_run:
@@ -141,12 +147,18 @@ def complete(
         if scores is not None:
             case = _case_of_scores(scores, data, found, model, held_out, plan)
         else:
+            from satl.completion.workflow.from_table import BACKBONE
+            from satl.inference.embedder import Embedding
+
             case = _case_of_table(
                 found,
                 model,
-                backbone,
-                weights,
-                stride_in_1x1,
+                Embedding(
+                    backbone or BACKBONE,
+                    None if weights is None else Path(weights),
+                    stride_in_1x1=stride_in_1x1,
+                    bfloat16=bfloat16,
+                ),
                 quiet,
                 settings=setting_words(set),
                 plan=plan,
@@ -193,15 +205,12 @@ def _case_of_run(
 def _case_of_table(
     found: GivenData,
     model: TableModel,
-    backbone: str | None,
-    weights: PathLike | None,
-    stride_in_1x1: bool,
+    embedding: Embedding,
     quiet: bool,
     **further: Any,
 ) -> Case:
-    from satl.completion.workflow.from_table import BACKBONE, case_from_table
+    from satl.completion.workflow.from_table import case_from_table
     from satl.drawing.progress import RichDisplay, loading
-    from satl.inference.embedder import Embedding
 
     with loading("Embedding", quiet) as progress:
         return case_from_table(
@@ -211,11 +220,7 @@ def _case_of_table(
             features=found.features,
             encoding=found.encoding,
             ignore_columns=found.ignore_columns,
-            embedding=Embedding(
-                backbone or BACKBONE,
-                None if weights is None else Path(weights),
-                stride_in_1x1=stride_in_1x1,
-            ),
+            embedding=embedding,
             progress=progress,
             display=lambda data: None if quiet else RichDisplay(data),
             **further,

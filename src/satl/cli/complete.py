@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from satl.cli.completion import one_of
-from satl.cli.embed import StrideOption
+from satl.cli.embed import BfloatOption, StrideOption
 from satl.cli.labels import EncodingOption, IgnoreOption
 from satl.errors import ConfigError, in_shell, nearest
 
@@ -100,6 +100,7 @@ def complete_command(
         ),
     ] = None,
     stride_in_1x1: StrideOption = False,
+    bfloat16: BfloatOption = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="With TABLE: change the training, section.key=value; repeatable."),
@@ -151,7 +152,10 @@ def complete_command(
         raise ConfigError(
             "--encoding and --ignore-column say how --labels TABLE is read: a run knows that of its own table."
         )
-    embeds = {"--backbone": backbone, "--weights": weights, "--stride-in-1x1": stride_in_1x1}
+    embeds = {
+        **{"--backbone": backbone, "--weights": weights},
+        **{"--stride-in-1x1": stride_in_1x1, "--bfloat16": bfloat16},
+    }
     if table is None:
         for name, value in ({"--features": features, **embeds, "--set": settings, "--model": model}).items():
             if value:
@@ -181,7 +185,7 @@ def complete_command(
         case = _case_from_table(
             table,
             TableModel.beside(out) if model is None else TableModel(model),
-            Embedding(backbone or BACKBONE, weights, stride_in_1x1=stride_in_1x1),
+            Embedding(backbone or BACKBONE, weights, stride_in_1x1=stride_in_1x1, bfloat16=bfloat16),
             images=images,
             features=features,
             encoding=encoding,

@@ -30,6 +30,14 @@ StrideOption = Annotated[
     typer.Option("--stride-in-1x1", help="The weight file is of a ResNet of version 1, or of Caffe or MSRA."),
 ]
 """``satl embed`` and ``satl complete``."""
+BfloatOption = Annotated[
+    bool,
+    typer.Option(
+        "--bfloat16",
+        help="Compute in bfloat16: twice as fast on GPUs and on processors with instructions for it.",
+    ),
+]
+"""``satl embed`` and ``satl complete``."""
 
 
 def embed(
@@ -55,6 +63,7 @@ def embed(
         typer.Option("--weights", help="Weight file (.safetensors or .pth); else timm fetches its own."),
     ] = None,
     stride_in_1x1: StrideOption = False,
+    bfloat16: BfloatOption = False,
     pool: Annotated[
         PoolKind, typer.Option("--pool", help="mean of the map of features, or the class token.")
     ] = PoolKind.mean,
@@ -117,7 +126,9 @@ def embed(
             where=Argument("out", out),
             remedy="give the name of a folder, or end it in .parquet",
         )
-    chosen = Embedding(backbone, weights, size, pool.value, views, stride_in_1x1=stride_in_1x1)
+    chosen = Embedding(
+        backbone, weights, size, pool.value, views, stride_in_1x1=stride_in_1x1, bfloat16=bfloat16
+    )
     one_file = out.suffix == ".parquet"
     write = embed_to_parquet if one_file else embed_pictures
     try:

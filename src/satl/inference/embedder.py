@@ -45,6 +45,8 @@ class Embedding:
             quarters of its side, in the four corners and the centre, and then their mirror images.
         kwargs: further arguments for timm.
         stride_in_1x1: the weights are those of a ResNet of the first version (:class:`satl.models.Backbone`).
+        bfloat16: compute in bfloat16 where that is safe: about twice as fast on processors with instructions for it,
+            and on GPUs.
     """
 
     backbone: str
@@ -54,6 +56,7 @@ class Embedding:
     views: int = 1
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     stride_in_1x1: bool = False
+    bfloat16: bool = False
 
 
 class Embedder:
@@ -150,6 +153,7 @@ class Embedder:
             "pool": chosen.pool,
             # Where the weights do not say it, it changes the numbers as they do.
             **({"stride_in_1x1": True} if chosen.stride_in_1x1 else {}),
+            **({"bfloat16": True} if chosen.bfloat16 else {}),
         }
 
     def decode(self, file: str, pixels: np.ndarray[Any, np.dtype[np.uint8]]) -> str | None:
@@ -168,10 +172,11 @@ class Embedder:
         return torch.stack(found, dim=1).float().cpu().numpy()
 
     def _pooled(self, images: Tensor) -> Tensor:
-        if self.embedding.pool == "token":
-            assert isinstance(self.backbone, Backbone)  # towers have none, and were refused
-            return self.backbone.class_token(images)
-        return self.backbone(images).mean(dim=(2, 3))
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.embedding.bfloat16):
+            if self.embedding.pool == "token":
+                assert isinstance(self.backbone, Backbone)  # towers have none, and were refused
+                return self.backbone.class_token(images).float()
+            return self.backbone(images).mean(dim=(2, 3), dtype=torch.float32)
 
 
 def views_of(pictures: Tensor, views: int) -> Iterator[Tensor]:

@@ -99,7 +99,7 @@ def _embedding(folder: RunFolder, views: int, made_by: Mapping[str, Any], weight
     else:
         require_local_network(ModelConfig(backbone=name, backbone_kwargs=kwargs), folder.data)
     stride = made_by.get("stride_in_1x1") is True
-    return Embedding(name, weights, size, pool, views, kwargs, stride)
+    return Embedding(name, weights, size, pool, views, kwargs, stride, made_by.get("bfloat16") is True)
 
 
 def embed_pictures(
