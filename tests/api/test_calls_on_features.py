@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import satl
-from satl.errors import ArrayError, ConfigError, EncodingError, RunError, TableError
+from satl.errors import ArrayError, ConfigError, EncodingError, RunError, SatlWarning, TableError
 from satl.inference.prediction import predict_features
 from satl.labels import LabelTable, read_table
 from satl.runs.run_folder import RunFolder
@@ -158,6 +158,12 @@ def test_evaluate_measures_the_run_and_other_data(run: satl.api.TrainedRun, tmp_
     found = satl.evaluate(run, other, features=Drawn.features[rows], encoding="complete", quiet=True)
     assert found.evaluation.mAP == own.evaluation.mAP
     assert isinstance(found.frame, pl.DataFrame)
+    misspelt = other.rename({"<dog>": "<dgo>"})
+    with pytest.warns(
+        SatlWarning, match=r"no class '<dog>' \(did you mean '<dgo>'\?\), so that nothing is measured of it"
+    ):
+        half = satl.evaluate(run, misspelt, features=Drawn.features[rows], encoding="complete", quiet=True)
+    assert half.evaluation.per_class[0] == own.evaluation.per_class[0]
     with pytest.raises(EncodingError, match="pass encoding='complete'"):
         satl.evaluate(run, other, features=Drawn.features[rows], quiet=True)
     with pytest.raises(ConfigError, match="trained on features, and none are given; pass features"):

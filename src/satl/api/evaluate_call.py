@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from satl.api.address_arguments import takes_addresses
 from satl.api.call_settings import Threshold, thresholds_of
 from satl.api.given_data import GivenData, PathLike, given_data
 from satl.api.notebook_results import EvaluationResult, TrainedRun
-from satl.errors import Argument, ConfigError, Sentence
+from satl.errors import Argument, ConfigError, SatlWarning, Sentence, first_of, nearest
 
 if TYPE_CHECKING:
     from satl.inference.recogniser import Recogniser
@@ -91,6 +92,19 @@ def evaluate(
     return EvaluationResult(other, "given", found.kind or kind)
 
 
+def _tell_missing(classes: Sequence[str], given: Sequence[str]) -> None:
+    """Warn of classes of a run that other data does not have, which may be misspelt there."""
+    missing = [name for name in classes if name not in set(given)]
+    if not missing:
+        return
+    others = [name for name in given if name not in set(classes)]
+    hints = [f"{name!r}{nearest(name, others)}" for name in missing]
+    text = f"the data has no class {first_of(hints)}, so that nothing is measured of it."
+    warnings.warn(
+        SatlWarning(text if len(missing) == 1 else text.replace("of it.", "of them.")), stacklevel=4
+    )
+
+
 def _rows_of(recogniser: Recogniser, found: GivenData) -> RunData:
     """Return other data as that of a run whose split is all test; classes are those of the network."""
     from satl.features import read_features
@@ -107,6 +121,7 @@ def _rows_of(recogniser: Recogniser, found: GivenData) -> RunData:
         encoding="signed",
     )
     whole = whole.with_cells(aligned_cells(table, whole, found.table, all_classes=False), "signed")
+    _tell_missing(whole.classes, table.classes)
     wanted = "features" if config.on_features else "images"
     place = found.features if config.on_features else found.images
     if place is None:
