@@ -164,6 +164,8 @@ def test_scores_alone(satl: Satl, tmp_path: Path, data: dict[str, np.ndarray]) -
     code, out, err = satl("thresholds", "--scores", path, "--rule", "fixed", "--set", "confidence=0.9")
     assert (code, err) == (0, "")
     assert "class 3" in out
+    code, out, err = satl("thresholds", "--scores", path, "--rule", "fixed", "--set", "confidence=1")
+    assert (code, err) == (0, "")  # a constant needs no labels, whatever it is
     code, out, err = satl("thresholds", "--scores", path, "--rule", "mat", "-o", tmp_path / "decide.csv")
     assert (code, out) == (2, "")
     assert "alone.npz: holds no known label, which rule 'mat' needs" in err

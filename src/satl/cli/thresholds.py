@@ -87,6 +87,7 @@ def thresholds(
     if max_uncertainty is not None:
         values = _certain(file, values, table, max_uncertainty)
     from satl.methods.generators import PartContext
+    from satl.thresholds import ThresholdRule
     from satl.thresholds.application import apply_rule
 
     proportion = float(table.known.mean())
@@ -100,7 +101,8 @@ def thresholds(
         rows = apply_rule(built, values, table.cells, table.classes, table.truth, updates, encoding="signed")
     except NotImplementedError as error:
         raise ConfigError(f"--rule {rule}: {str(error).rstrip('.')}; say how often with --updates.") from None
-    if not table.known.any() and all(row.threshold >= 1.0 for row in rows):
+    observes = type(built).observe is not ThresholdRule.observe or built.learns_by_gradient
+    if observes and not table.known.any() and all(row.threshold >= 1.0 for row in rows):
         raise ConfigError(
             f"{scores}: holds no known label, which rule '{rule}' needs to find a threshold; name the table of labels "
             "with --labels, or take a rule that needs none, such as fixed."
