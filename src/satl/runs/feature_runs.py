@@ -37,7 +37,7 @@ OF_PIXELS = {
             "train_stages",
             "final_layers",
         ),
-        *("freeze_statistics", "pool", "attention_dim", "pair_dim", "pair_hidden", "pair_head"),
+        *("freeze_statistics", "pool", "reduction", "attention_dim", "pair_dim", "pair_hidden", "pair_head"),
     ),
 }
 """Keys about pixels, their network and its feature map, by section."""

@@ -253,10 +253,7 @@ class Trainer:
                     logger.info("no validation images: the model of the last epoch is kept as the best")
                 if self.is_main:
                     tell_left_out(self.data, self.folder)
-                if self.config.model.reduction == "components" and (self.next_epoch, self.next_step) == (
-                    0,
-                    0,
-                ):
+                if self.next_epoch == self.next_step == 0 and self.config.model.reduction == "components":
                     self._start_reduction()
                 if self.learner.needs_probe:
                     self._fit_probe()
