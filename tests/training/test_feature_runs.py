@@ -16,15 +16,17 @@ from satl.features import FeatureFolder, FeatureTable, FeatureWriter, feature_st
 from satl.features.feature_statistics import mean_and_deviation, principal_components
 from satl.features.feature_views import MeanView, RandomView
 from satl.inference.recogniser import Recogniser
-from satl.methods import METHODS, get_method, on_features
+from satl.methods import METHODS, StepInputs, get_method, on_features
+from satl.methods.satl_plus import default_mixed_weight
 from satl.runs.config import RunConfig
 from satl.runs.data import load_data
 from satl.runs.reading import apply_overrides, make_config
 from satl.runs.run_folder import RunFolder
 from satl.scoring import ProbeLogits, probe_logits
-from satl.training import probing
+from satl.training import feature_maps, probing
 from satl.training.build import build_learner, feature_vectors
 from satl.training.probing import fit_to_some
+from satl.training.trainer import Trainer
 from training.tiny import KillAt, Killed, assert_same_run, metrics, resume, train
 
 NUM, VIEWS, DIM, CLASSES = 90, 2, 6, ("cat", "dog", "cow")
@@ -68,13 +70,73 @@ def test_methods_learn_from_features_alone(name: str, data: Path, tmp_path: Path
     assert rows[-1]["val"]["mAP"] > 0.8  # by chance 0.4
 
 
-def test_a_run_that_was_cut_off_ends_the_same(data: Path, tmp_path: Path) -> None:
-    config = config_of(data, "training.checkpoint_steps=1")
+@pytest.mark.parametrize("features", ["features", "one.npz"])  # several views, and one, whose maps are kept
+def test_a_run_that_was_cut_off_ends_the_same(features: str, data: Path, tmp_path: Path) -> None:
+    config = config_of(data, "training.checkpoint_steps=1", features=features)
     train(tmp_path / "whole", config)
     with pytest.raises(Killed):
         train(tmp_path / "cut", config, KillAt(epoch=1, step=1))
     resume(tmp_path / "cut")
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def step_inputs(config: RunConfig, folder: Path) -> StepInputs:
+    """The first step of a teacher's stage, as a trainer makes it."""
+    trainer = Trainer.start(config, load_data(config), RunFolder(folder))
+    batch = next(iter(trainer.batches.epoch(1)))
+    return trainer.inputs.make(batch, epoch=1, step=0, stage=2, observe=True)
+
+
+@pytest.mark.parametrize("features", ["features", "one.npz"])
+def test_network_and_teacher_get_maps_that_are_computed_once(
+    features: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(data, "method.name=satl+", "features.components=3", features=features)
+    kept = step_inputs(config, tmp_path / "kept")
+    assert kept.clean is not None
+    assert kept.pixels.shape == kept.clean.shape == (18, 3, 1, 1)
+    assert (kept.clean is kept.pixels) == (features == "one.npz")
+    monkeypatch.setattr(feature_maps, "MOST_BYTES", 0)
+    anew = step_inputs(config, tmp_path / "anew")
+    assert anew.clean is not None
+    torch.testing.assert_close(kept.pixels, anew.pixels)
+    torch.testing.assert_close(kept.clean, anew.clean)
+    loaded = load_data(config)
+    assert isinstance(loaded.source, FeatureTable)
+    learner = build_learner(config, loaded.table.classes, loaded.table.cells, feature_vectors(config, loaded))
+    seen = torch.from_numpy(loaded.source.take(kept.indices.numpy())).float().mean(1)
+    expected = learner.network.get_submodule("backbone")(seen)
+    torch.testing.assert_close(kept.clean, expected)
+
+
+@torch.no_grad()
+def test_features_are_mixed_as_the_network_sees_them(data: Path, tmp_path: Path) -> None:
+    config = config_of(data, "method.name=satl+", features="one.npz")
+    loaded = load_data(config)
+    learner = build_learner(config, loaded.table.classes, loaded.table.cells, feature_vectors(config, loaded))
+    torch.nn.init.normal_(learner.network.get_submodule("classifier").weight)
+    assert isinstance(loaded.source, FeatureTable)
+    rows = np.arange(4)
+    vectors = torch.from_numpy(loaded.source.take(rows))[:, 0].float()
+    labels = torch.from_numpy(loaded.table.cells[rows].copy())
+    shares = torch.tensor([0.5, 0.7, 0.9, 1.0])
+    teacher = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+    maps = learner.network.get_submodule("backbone")(vectors).flatten(1)
+    weight = learner.network.get_submodule("classifier").weight
+    cost = 0.0
+    for row, other in enumerate((1, 0, 3, 2)):
+        share = shares[row]
+        logits = weight @ (share * maps[row] + (1 - share) * maps[other])
+        logits += learner.network.get_submodule("classifier").bias
+        present = [torch.where(labels[n] == 0, teacher[n], (labels[n] > 0).float()) for n in (row, other)]
+        target = share * present[0] + (1 - share) * present[1]
+        cost -= float((target * logits.sigmoid().log() + (1 - target) * (-logits).sigmoid().log()).mean()) / 4
+    for pixels in (vectors, maps[:, :, None, None]):
+        inputs = StepInputs(
+            pixels, labels, torch.arange(4), 2, False, torch.ones(()), shares=shares, teacher=teacher
+        )
+        found = learner(inputs, mixed=True).parts["mixed"]
+        assert float(found) == pytest.approx(cost * default_mixed_weight(learner.positive_share), rel=1e-4)
 
 
 def test_memory_and_files_give_the_same_run(data: Path, tmp_path: Path) -> None:

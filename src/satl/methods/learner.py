@@ -97,10 +97,19 @@ class Learner(nn.Module):
         if mixed:
             assert inputs.shares is not None
             with_pairs = any("pairs" in LOSSES[name].needs for name in self._mixed_terms(inputs.stage))
-            output = self._run_network(mix(inputs.pixels, inputs.shares), with_pairs=with_pairs)
+            output = self._run_network(
+                mix(self._mixable(inputs.pixels), inputs.shares), with_pairs=with_pairs
+            )
             return self._compute_mixed_losses(output, inputs)
         output = self._run_network(inputs.pixels, with_pairs=self.method.needs("pairs"))
         return self._compute_losses(output, inputs)
+
+    def _mixable(self, pixels: Tensor) -> Tensor:
+        """Return what is mixed: images, but features only where they are as long as each other and standardised."""
+        if pixels.ndim > 2:
+            return pixels
+        maps: Tensor = self.network.get_submodule("backbone")(pixels)
+        return maps
 
     def mixes(self, stage: int) -> bool:
         """Whether a step of this stage has a further call of :meth:`forward`, for mixed images."""

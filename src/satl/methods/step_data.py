@@ -16,7 +16,7 @@ class StepInputs(NamedTuple):
     """Everything a step reads. Tensors are on the device and of the same shape in every step of a kind."""
 
     pixels: Tensor
-    """``(B, 3, H, W)`` augmented and normalised; ``(B, D)`` where features come in."""
+    """``(B, 3, H, W)`` augmented and normalised; where features come in ``(B, D)``, or the maps that they became."""
     labels: Tensor
     """``(B, C)`` with +1, -1, 0."""
     indices: Tensor

@@ -33,7 +33,8 @@ class FeatureInput(nn.Module):
     """Map feature vectors to feature maps of one position, shifted, projected and scaled as in training.
 
     ``forward``: features (B, D) -> feature map (B, K, 1, 1). All that was learned from the training vectors is in
-    buffers, so a checkpoint holds it.
+    buffers, so a checkpoint holds it. What is a map already passes: a training step computes the maps of its batch once
+    for all that sees them.
 
     Args:
         dim: D.
@@ -49,7 +50,10 @@ class FeatureInput(nn.Module):
     >>> inputs = FeatureInput(2, torch.tensor([1.0, 1.0]), torch.tensor([2.0, 0.0]))
     >>> inputs(torch.tensor([[3.0, 1.0]])).flatten().tolist(), inputs.channels
     ([1.0, 0.0], 2)
-    >>> FeatureInput(2, components=torch.tensor([[0.6, 0.8]]))(torch.tensor([[3.0, 4.0]])).flatten().tolist()
+    >>> inputs = FeatureInput(2, components=torch.tensor([[0.6, 0.8]]))
+    >>> inputs(torch.tensor([[3.0, 4.0]])).flatten().tolist()
+    [5.0]
+    >>> inputs(inputs(torch.tensor([[3.0, 4.0]]))).flatten().tolist()
     [5.0]
     """
 
@@ -86,7 +90,9 @@ class FeatureInput(nn.Module):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """Features (B, D) -> (B, K, 1, 1)."""
+        """Features (B, D), or the maps that they became (B, K, 1, 1) -> (B, K, 1, 1)."""
+        if features.ndim == 4:
+            return features
         vectors = self.whole(features).flatten(1) - self.mean
         if self.components is not None:
             vectors = F.linear(vectors, self.components)

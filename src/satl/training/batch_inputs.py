@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
+from torch import Tensor
 
 from satl.images import Batch, Batches
 from satl.methods import Learner, StepInputs
 from satl.methods.mixing import draw_shares
+from satl.models.feature_input import FeatureInput
 from satl.runs.data import RunData
 from satl.runs.training_config import TrainingConfig
 from satl.training.build import Augment, Transform
+from satl.training.feature_maps import maps_of_training
 from satl.training.seeds import mix_seed
 
 
@@ -34,13 +39,27 @@ class BatchInputs:
         augment: Augment,
         transform: Transform,
     ) -> None:
+        backbone = learner.network.get_submodule("backbone")
+        # Features become maps once, for all that sees those of a batch; unless something needs the vectors themselves.
+        projects = isinstance(backbone, FeatureInput) and not learner.method.needs("vectors")
+        self.project: FeatureInput | None = backbone if projects else None  # type: ignore[assignment]
         self.config, self.batches, self.learner = config, batches, learner
         self.augment, self.transform = augment, transform
+        self.data = data
         self.device = next(learner.parameters()).device
         self.generator = torch.Generator(self.device)
         self.cells = torch.from_numpy(data.table.cells.copy()).to(self.device)
         truth = data.table.truth
         self.truth = None if truth is None else torch.from_numpy(truth.copy()).to(self.device)
+
+    @torch.no_grad()
+    def _projected(self, pixels: Tensor) -> Tensor:
+        return pixels if self.project is None else self.project(pixels)
+
+    @cached_property
+    def _maps(self) -> Tensor | None:
+        """Maps (N, K, 1, 1) of training features by row, where they are computed once for all epochs."""
+        return None if self.project is None else maps_of_training(self.data, self.project)
 
     def make(self, batch: Batch, epoch: int, step: int, stage: int, observe: bool) -> StepInputs:
         """Augment a batch, look up its labels and draw the random numbers that the method needs.
@@ -53,12 +72,21 @@ class BatchInputs:
             observe: whether the threshold rules take note of the scores.
         """
         learner, share = self.learner, self.batches.share(step)
+        teaches = learner.method.needs("teacher") and (observe or learner.uses_teacher(stage))
         images = batch.images.to(self.device, non_blocking=True)
         indices = batch.indices.to(self.device, non_blocking=True)
         # Seeding by position makes all random numbers independent of where a run was cut off, and the same in
         # every process: each draws those of the global batch.
         self.generator.manual_seed(mix_seed(self.config.seed, epoch, step))
-        pixels = self.augment(images, self.generator, first=share.first, total=share.total)
+        if self._maps is not None:
+            pixels = self._maps.index_select(0, indices)
+        else:
+            pixels = self.augment(images, self.generator, first=share.first, total=share.total)
+            pixels = self._projected(pixels)
+        clean = None
+        if teaches:
+            one_view = self.project is not None and images.shape[1] == 1
+            clean = pixels if one_view else self._projected(self.transform(images))
         noise = None
         if learner.method.needs("noise"):
             parts = self.config.accumulate
@@ -68,7 +96,6 @@ class BatchInputs:
         shares = None
         if learner.mixes(stage):
             shares = draw_shares(share.total, self.generator)[share.first : share.first + share.num]
-        teaches = learner.method.needs("teacher") and (observe or learner.uses_teacher(stage))
         return StepInputs(
             pixels=pixels,
             labels=self.cells.index_select(0, indices),
@@ -77,7 +104,7 @@ class BatchInputs:
             observe=observe,
             ramp=torch.full((), step / len(self.batches) if epoch == 0 else 1.0, device=self.device),
             noise=noise,
-            clean=self.transform(images) if teaches else None,
+            clean=clean,
             truth=None if self.truth is None else self.truth.index_select(0, indices),
             shares=shares,
         )
