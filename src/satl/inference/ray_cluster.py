@@ -9,13 +9,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from satl.errors import Argument, ConfigError, RunError, SatlError, SatlWarning
+from satl.errors import Argument, ConfigError, RunError, SatlError, SatlWarning, Sentence
 from satl.inference.embedding import EmbedParts, PartEmbedder
 from satl.inference.prediction_parts import PartPredictor, PredictParts
 
 _CORES_PER_WORKER = 4
 """Where there is no GPU: more workers need more memory, and more cores for each of them help less and less."""
 _CONNECT_SECONDS = 10.0
+_STARTS = 5
 _RESTARTS = 3
 """How often a worker whose machine or process was lost is started again."""
 
@@ -61,7 +62,7 @@ def _on_ray(address: str, worker: type, method: str) -> Callable[[Any, Sequence[
         own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
             _require_head(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            _start(ray, address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
         except (OSError, ValueError, RuntimeError) as error:
             reason = str(error).strip().splitlines()[0].rstrip(".")
             raise ConfigError(
@@ -78,6 +79,26 @@ def _on_ray(address: str, worker: type, method: str) -> Callable[[Any, Sequence[
             ray.shutdown()
 
     return work
+
+
+def _start(ray: Any, **options: Any) -> None:
+    """Start Ray, or join a cluster, as often as it takes on a busy machine.
+
+    Ray gives the processes that it starts half a minute, and raises a bare ``Exception`` where that is too short.
+    """
+    for _ in range(_STARTS):
+        try:
+            ray.init(**options)
+        except Exception as error:
+            if type(error) is not Exception or "timed out" not in str(error):
+                raise
+            ray.shutdown()
+        else:
+            return
+    raise RunError(
+        f"Ray did not start on this machine in {_STARTS} attempts, because too much is running here",
+        remedy=Sentence("do it again later, or leave out {ray}", ray=Argument("ray")),
+    )
 
 
 def _require_head(address: str) -> None:
