@@ -363,3 +363,24 @@ def test_certificates_are_simulated_on_features() -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stdout.count("present") == finished.stdout.count("absent") == 5
     assert "bars: kept" in finished.stdout
+
+
+def test_steps_on_features_are_measured_in_three_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ("--rows", "300", "--dim", "520", "--classes", "3", "--steps", "2", "--rounds", "1")
+    medians = script("feature_steps").main(list(sizes))
+    assert list(medians) == ["in every pass", "once a step", "once for all"]
+    assert min(medians.values()) > 0
+    assert capsys.readouterr().out.count("times as fast") == 3
+
+
+def test_an_epoch_is_measured_beside_its_backbone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    epoch = script("epoch")
+    monkeypatch.setattr(epoch, "measure", lambda *_: {"ms": 1.0})  # which compiles a ResNet
+    save_config(tiny_config(), tmp_path / "run.yaml")
+    monkeypatch.setattr("sys.argv", ["epoch.py", str(tmp_path / "run.yaml")])
+    epoch.main()
+    printed = capsys.readouterr().out
+    assert "one epoch of stage 2" in printed
+    assert "not the backbone:" in printed
