@@ -241,6 +241,21 @@ def test_training_compiles_when_asked(tmp_path: Path, monkeypatch: pytest.Monkey
     assert_same(plain.learner.state_dict(), compiled.learner.state_dict())
 
 
+def test_many_trainings_in_one_process_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is for each function, and a worker of an experiment trains one run after the other."""
+    compile_step = Learner.compile_step
+    monkeypatch.setattr(
+        Learner, "compile_step", lambda learner, **options: compile_step(learner, backend="eager")
+    )
+    torch._dynamo.reset()
+    both_stages = ("training.epochs=2", "training.stage1_epochs=1", "data.scenes.train=32")
+    with torch._dynamo.config.patch(recompile_limit=3):
+        for method in ("sst", "hst+satl", "satl+"):
+            train(
+                tmp_path / method, tiny_config(*both_stages, "training.compile=true", f"method.name={method}")
+            )
+
+
 def test_cuda_graphs_are_left_out_where_there_is_no_gpu(tmp_path: Path) -> None:
     short = ("training.epochs=1", "training.stage1_epochs=1", "data.scenes.train=32", "training.device=cpu")
     asked = train(tmp_path / "asked", tiny_config(*short, "training.cuda_graphs=true"))

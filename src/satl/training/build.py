@@ -151,6 +151,9 @@ def build_step(
         graph=graph,
     )
     if config.compile:
+        # What was compiled for an earlier training of this process fits no other one, and would count towards the limit
+        # of versions of a function: after four trainings the next one failed.
+        torch.compiler.reset()
         step.compile()
     return step
 
