@@ -3,7 +3,8 @@
 ``python benchmarks/probe.py CONFIG --features FILE`` takes a configuration, such as ``experiments/coco18/base.yaml``,
 for its data, its pictures and its backbone; a grid of that configuration trains networks on the same known labels.
 Features of all images are computed once (some 20 minutes for 12,000 photographs and a ResNet-50 on two cores) and
-kept in FILE; an npz file that holds them already, by ``ids`` or ``images``, is taken as it is. Printed is the mAP on
+kept in FILE; an npz file that holds them already, by ``ids`` or ``images``, is taken as it is. A configuration with
+``data.features`` needs no FILE. Printed is the mAP on
 the test images, mean and deviation over seeds, for each known proportion. With --out, as in
 ``--out experiments/coco18/results/probe.csv``, a row for each proportion and seed is written as well, with the columns
 of an experiment's results, so that the probe is a row of its tables; rows that are there are kept, unless they are
@@ -21,6 +22,7 @@ import torch
 from satl.evaluation import Evaluation, evaluate_scores
 from satl.experiments.grid import GridRun
 from satl.experiments.results import COLUMNS, METRICS, RARE, Results, Row, read_results
+from satl.features import FeatureTable
 from satl.images import Batches
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData, load_data
@@ -33,8 +35,16 @@ from satl.training.forward import pooled_features
 FloatArray = np.ndarray[tuple[int, int], np.dtype[np.float32]]
 
 
-def features_of(config: RunConfig, data: RunData, file: Path) -> FloatArray:
-    """Return the features ``(N, D)`` of all images, from ``file`` where it holds them."""
+def _device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def features_of(config: RunConfig, data: RunData, file: Path | None) -> FloatArray:
+    """Return the features ``(N, D)`` of all images: those of the data, or from ``file`` where it holds them."""
+    if isinstance(data.source, FeatureTable):
+        return data.source.take(np.arange(len(data.source)))[:, 0].astype(np.float32)
+    if file is None:
+        raise SystemExit("these data are images: name a file for their features with --features FILE.")
     if file.exists():
         with np.load(file) as content:
             names = content["ids" if "ids" in content else "images"]
@@ -43,7 +53,7 @@ def features_of(config: RunConfig, data: RunData, file: Path) -> FloatArray:
                 raise SystemExit(f"{file}: holds the features of other images; name another file.")
             kept: FloatArray = content["features"][[place[name] for name in data.table.images]]
             return kept.astype(np.float32)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = _device()
     # With labels, since without them it is a shell that has no pretrained weights.
     learner = build_learner(config, data.table.classes, data.table.cells[data.rows("train")])
     backbone = learner.network.get_submodule("backbone").to(device).eval()
@@ -57,9 +67,11 @@ def features_of(config: RunConfig, data: RunData, file: Path) -> FloatArray:
 def probed(features: FloatArray, data: RunData) -> Evaluation:
     """Evaluate, on the test images, a probe that is fitted to the known cells of the training images."""
     rows, test = data.rows("train"), data.rows("test")
-    probe, _ = fit_probe(torch.from_numpy(features[rows]), torch.from_numpy(data.table.cells[rows]))
+    device = _device()
+    learned = torch.from_numpy(features[rows]).to(device)
+    probe, _ = fit_probe(learned, torch.from_numpy(data.table.cells[rows]).to(device))
     with torch.no_grad():
-        probabilities = probe(torch.from_numpy(features[test])).sigmoid().numpy()
+        probabilities = probe(torch.from_numpy(features[test]).to(device)).sigmoid().cpu().numpy()
     return evaluate_scores(probabilities, data.table.cells[test], data.table.classes)
 
 
@@ -83,7 +95,7 @@ def result_row(config: RunConfig, dataset: str, evaluation: Evaluation) -> Row:
         "error": "",
         "run": GridRun("probe", proportion, seed).name,
         "split": "test",
-        "device": "cpu",
+        "device": _device().type,
         "jobs": 1,
         "threads": torch.get_num_threads(),
     }
@@ -95,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("config", type=Path, help="configuration with a table, test images and a backbone")
-    parser.add_argument("--features", type=Path, required=True, help="npz file that keeps the features")
+    parser.add_argument("--features", type=Path, help="npz file that keeps the features of images")
     parser.add_argument("--proportions", type=float, nargs="+", default=[0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 1.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--out", type=Path, help="CSV file that keeps a row for each proportion and seed")

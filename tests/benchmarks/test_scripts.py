@@ -285,6 +285,41 @@ def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> 
     assert "holds the features of other images" in other.stderr
 
 
+def test_probe_takes_features_that_the_configuration_names(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    truth = draw.random((120, 2)) < 0.4
+    features = (truth @ draw.normal(size=(2, 6)) + 0.5 * draw.normal(size=(120, 6))).astype(np.float32)
+    ids = [f"{row}.jpg" for row in range(120)]
+    order = draw.permutation(120)
+    np.savez(tmp_path / "made.npz", ids=[ids[row] for row in order], features=features[order])
+    lines = [
+        f"{ids[row]},{'test' if row % 3 == 0 else 'train'},{truth[row, 0]:d},{truth[row, 1]:d}"
+        for row in range(120)
+    ]
+    (tmp_path / "labels.csv").write_text("\n".join(["image,split,cat,dog", *lines]) + "\n")
+    (tmp_path / "config.yaml").write_text(
+        "data: {table: labels.csv, features: made.npz, encoding: complete, validation: 0}\ntraining: {batch_size: 16}\n"
+    )
+    made = run("probe", tmp_path / "config.yaml", "--seeds", 0, "--proportions", 1.0)
+    assert made.returncode == 0, made.stderr
+    tested = np.arange(120) % 3 == 0
+    train, test = torch.from_numpy(np.flatnonzero(~tested)), torch.from_numpy(np.flatnonzero(tested))
+    halved, cells = (
+        torch.from_numpy(features.astype(np.float16)).float(),
+        torch.from_numpy(2 * truth - 1).to(torch.int8),
+    )
+    probe, _ = fit_probe(halved[train], cells[train])
+    wanted = average_precision(probe(halved[test]).detach().numpy(), cells[test].numpy()).mean()
+    assert float(made.stdout.split()[3]) == pytest.approx(100 * wanted, abs=0.06)
+
+
+def test_probe_asks_for_a_file_where_the_data_are_images(tmp_path: Path) -> None:
+    save_config(tiny_config("data.scenes.train=40", "data.scenes.test=20"), tmp_path / "config.yaml")
+    refused = run("probe", tmp_path / "config.yaml", "--seeds", 0, "--proportions", 1.0)
+    assert refused.returncode == 1
+    assert "--features FILE" in refused.stderr
+
+
 def test_decision_thresholds_are_measured_and_leave_the_run_as_it_was(tmp_path: Path) -> None:
     runs = [tmp_path / "a", tmp_path / "b"]
     for seed, path in enumerate(runs):
