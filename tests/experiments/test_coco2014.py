@@ -21,12 +21,12 @@ SIX = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
         ("rules", 78),
         ("drl", 30),
         ("sweeps", 22),
-        ("tuning", 27),
+        ("tuning", 30),
         ("plus", 117),
         ("short", 36),
         ("short_tuning", 12),
         ("at224", 84),
-        ("reduction", 9),
+        ("reduction", 42),
     ],
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
@@ -36,7 +36,7 @@ def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     assert len(configs) == grid_runs
     for config in configs.values():
         assert config.model.backbone == "resnet50"
-        assert config.training.epochs == (4 if name.startswith("short") else 10)
+        assert config.training.epochs == (4 if name.startswith("short") else 5 if name == "tuning" else 10)
         assert config.data.use_test == ("tuning" not in name)
         assert config.data.validation_labels == "known"
     assert grid.models == "none"
