@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import weakref
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -17,9 +19,11 @@ from satl.experiments.grid_run import DataCache, keep_models, run_facts, train_a
 from satl.experiments.worker import run_task
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
+from satl.methods import Learner
 from satl.runs import data as training_data
 from satl.runs.data import load_data
 from satl.runs.reading import apply_overrides, make_config
+from satl.training.trainer import Trainer
 from training.tiny import KillAt, Killed, assert_same_run
 
 
@@ -62,6 +66,36 @@ def test_a_trained_run_whose_test_was_cut_off_is_only_tested(tmp_path, monkeypat
         "satl.training.trainer.Trainer.fit", lambda _: (_ for _ in ()).throw(AssertionError("trained again"))
     )
     assert train_and_test(config, tmp_path / "run", data)["models"]["last"]["epoch"] == 3
+
+
+def test_a_compiled_network_does_not_stay_in_memory_beside_those_that_are_tested(tmp_path, monkeypatch):
+    compile_step, fit = Learner.compile_step, Trainer.fit
+    trained, left = [], []
+
+    def quick(learner, **options):
+        compile_step(learner, backend="eager")
+
+    def note(trainer):
+        trained.append(weakref.ref(trainer.learner.network))
+        fit(trainer)
+
+    def test_none(*_):
+        left.append(trained[0]() is not None)
+        raise Killed
+
+    monkeypatch.setattr(Learner, "compile_step", quick)
+    monkeypatch.setattr(Trainer, "fit", note)
+    monkeypatch.setattr("satl.experiments.grid_run._test_models", test_none)
+    config = config_of(
+        "method.name=sst", "training.compile=true", "training.epochs=1", "training.stage1_epochs=1"
+    )
+    gc.disable()
+    try:
+        with pytest.raises(Killed):
+            train_and_test(config, tmp_path / "run", load_data(config))
+    finally:
+        gc.enable()
+    assert left == [False]
 
 
 def test_both_models_are_tested_and_the_last_is_the_average_of_weights(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +104,8 @@ def train_and_test(
     if not trainer.finished:
         trainer.fit()
     device = str(trainer.device)
-    del trainer  # its optimiser would stay in memory while the models are tested
+    del trainer  # its optimiser and its network would stay in memory while the models are tested
+    gc.collect()  # a compiled learner and its code refer to each other
     epochs = folder.read_metrics()
     result = {
         "facts": {**run_facts(config), "validated": len(data.rows("val")) > 0},
