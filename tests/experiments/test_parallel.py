@@ -183,6 +183,22 @@ def test_no_run_is_begun_that_would_not_be_finished(tmp_path, clock):
     assert not [told for told in notes.told if told[0] == ""]
 
 
+def test_a_method_without_a_run_is_expected_to_take_as_long_as_the_quickest(tmp_path, clock):
+    def pass_ten_seconds(event):
+        if event["event"] == "begin":
+            clock[0] += 10.0
+
+    folder = ExperimentFolder(tmp_path)
+    grid = grid_of(methods=["ignore", "sst"])
+    configs = run_configs(grid, folder.path, "grid.yaml")
+    notes = Notes(pass_ten_seconds)
+    with folder.locked() as lock:
+        run_in_parallel(folder, configs, lock, 1, notes, seconds=15.0)
+    begun = [name for name, kind in notes.told if kind == "begin"]
+    assert begun == [grid.runs()[0].name]
+    assert {grid_run.method for grid_run in grid.runs()} == {"ignore", "sst"}
+
+
 def test_the_start_of_a_worker_is_not_the_time_of_a_run(tmp_path, clock, monkeypatch):
     give, given = parallel._Worker.assign, []
 

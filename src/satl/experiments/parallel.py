@@ -163,7 +163,8 @@ def run_in_parallel(
         listener: is called with progress.
         models: which checkpoints of a finished run are kept.
         seconds: time limit for all of them. A run is not started if another of its method took longer than the time
-            left; runs that are still running at the limit save their state and stop.
+            left, or, where none of its method has been run, if all others did; runs that are still running at the
+            limit save their state and stop.
 
     Raises:
         Stopped: Ctrl-C or SIGTERM; the running ones have saved their state.
@@ -245,8 +246,11 @@ class _Scheduler:
     def _next_run(self) -> GridRun | None:
         """Return the first waiting grid run that can be expected to finish in time."""
         left = 0.0 if self.stopped else self.end - time.monotonic()
+        # A method that was not run yet takes at least as long as the quickest of the others, as far as is known.
+        quickest = min(self.longest.values(), default=0.0)
         return next(
-            (grid_run for grid_run in self.pending if self.longest.get(grid_run.method, 0.0) < left), None
+            (grid_run for grid_run in self.pending if self.longest.get(grid_run.method, quickest) < left),
+            None,
         )
 
     def _assign(self, worker: _Worker) -> None:
