@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -234,9 +235,37 @@ def test_probe_rules_counts_what_rules_accept_of_hidden_labels(tmp_path: Path) -
             line[2:26].strip(): [float(x) for x in line[26:].replace("/", " ").split()]
             for line in part.splitlines()[1:]
         }
-        assert len(rows) == 10
+        assert len(rows) == 12
+        for wanted in (80, 85):
+            best = rows[f"best for {wanted}%"]
+            assert best[0] >= wanted - 1e-6, "mean of two seeds, each as precise as asked"
+            as_precise = [row[1] for row in rows.values() if row[0] >= wanted]
+            assert best[1] >= max(as_precise) - 4, "a bound, up to the hull"
         assert rows["fixed 0.7"][0] > rows["fixed 0.5"][0] > 60, "of classes this easy most are right"
         assert rows["fixed 0.7"][1] < rows["fixed 0.5"][1]
+
+
+def test_the_best_thresholds_are_those_that_trying_all_finds() -> None:
+    rules = script("probe_rules")
+    noise = np.random.default_rng(3)
+    equal = []
+    for wanted in [0.5, 0.8, 0.95] * 10:
+        truth = torch.from_numpy(np.where(noise.random((12, 2)) < 0.4, 1, -1)).to(torch.int8)
+        labels = torch.where(torch.from_numpy(noise.random((12, 2)) < 0.3), truth, 0).to(torch.int8)
+        scores = torch.from_numpy((10 * (noise.random((12, 2)) + (truth.numpy() > 0))).round() / 20).float()
+        cuts = [[1.0, *(scores[:, at] - 0.01).tolist()] for at in range(2)]
+        tried = [
+            rules.qualities(torch.tensor(pair), scores, labels, truth) for pair in itertools.product(*cuts)
+        ]
+        precise = [row[1] for row in tried if row[0] >= 100 * wanted - 1e-9]
+        best = rules.qualities(rules.best_thresholds(scores, labels, truth, wanted), scores, labels, truth)
+        if not precise:
+            assert not best[1] > 0
+            continue
+        assert best[0] >= 100 * wanted - 1e-6
+        assert best[1] <= max(precise) + 1e-6
+        equal.append(best[1] > max(precise) - 1e-6)
+    assert np.mean(equal) > 0.8, "what lies between two points of the hull is missed"
 
 
 def test_probe_prints_what_a_probe_scores_on_the_test_images(tmp_path: Path) -> None:
