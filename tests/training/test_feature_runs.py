@@ -113,6 +113,19 @@ def test_network_and_teacher_get_maps_that_are_computed_once(
     torch.testing.assert_close(kept.clean, expected)
 
 
+def test_maps_are_kept_where_those_of_all_rows_fit(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(data, "features.components=3", features="one.npz")
+    for size, kept in (
+        (NUM * 3 * 4, True),
+        (NUM * 3 * 4 - 1, False),
+    ):  # float32 of rows that are not trained on, too
+        monkeypatch.setattr(feature_maps, "MOST_BYTES", size)
+        trainer = Trainer.start(config, load_data(config), RunFolder(tmp_path / str(size)))
+        assert (trainer.inputs._maps is not None) == kept
+
+
 @torch.no_grad()
 def test_features_are_mixed_as_the_network_sees_them(data: Path, tmp_path: Path) -> None:
     config = config_of(data, "method.name=satl+", features="one.npz")
