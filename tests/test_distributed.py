@@ -102,6 +102,7 @@ def test_sums_and_concatenations(pair: list[dict[str, Tensor]]) -> None:
     for rank, state in enumerate(pair):
         assert int(state["world_size"]) == 2
         assert state["sum"].tolist() == [3, 3]
+        assert state["first"].tolist() == [1, 1]
         assert state["kept"].tolist() == [rank + 1, rank + 1]
         assert state["gathered"].tolist() == [[0, 3], [1, 4], [2, 5], [10, 13], [11, 14], [12, 15]]
 

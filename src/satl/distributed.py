@@ -74,6 +74,16 @@ def sum_across(tensor: Tensor) -> Tensor:
     return total
 
 
+def of_first_process(tensor: Tensor) -> Tensor:
+    """Return the ``tensor`` of the first process in every process. No gradient flows.
+
+    >>> of_first_process(torch.arange(3))
+    tensor([0, 1, 2])
+    """
+    own = tensor.detach()
+    return sum_across(own if process_rank() == 0 else torch.zeros_like(own))
+
+
 def gather_across(tensor: Tensor) -> Tensor:
     """Concatenate ``tensor`` (same shape in every process) along its first axis, in the order of the ranks.
 

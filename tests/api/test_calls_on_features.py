@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import satl
+from satl.api import evaluate_call
 from satl.errors import ArrayError, ConfigError, EncodingError, RunError, SatlWarning, TableError
 from satl.inference.prediction import predict_features
 from satl.labels import LabelTable, read_table
@@ -161,15 +162,29 @@ def test_evaluate_measures_the_run_and_other_data(run: satl.api.TrainedRun, tmp_
     misspelt = other.rename({"<dog>": "<dgo>"})
     with pytest.warns(
         SatlWarning, match=r"no class '<dog>' \(did you mean '<dgo>'\?\), so that nothing is measured of it"
-    ):
+    ) as told:
         half = satl.evaluate(run, misspelt, features=Drawn.features[rows], encoding="complete", quiet=True)
     assert half.evaluation.per_class[0] == own.evaluation.per_class[0]
+    assert [warning.filename for warning in told] == [__file__]  # the line of the call, not one of satl
     with pytest.raises(EncodingError, match="pass encoding='complete'"):
         satl.evaluate(run, other, features=Drawn.features[rows], quiet=True)
     with pytest.raises(ConfigError, match="trained on features, and none are given; pass features"):
         satl.evaluate(run, other, encoding="complete", quiet=True)
     strict = satl.evaluate(run, threshold={"cat": 1.0, "<dog>": 0.0}, out=tmp_path, quiet=True)
     assert list(strict.frame["threshold"]) == [1.0, 0.0]
+
+
+def test_similar_names_are_looked_for_of_the_classes_that_are_told_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(evaluate_call, "nearest", lambda name, others: asked.append(name) or "")
+    with pytest.warns(SatlWarning) as told:
+        evaluate_call._tell_missing([f"of it. {n}" for n in range(5000)], ["of it. 0", "cat"])
+    assert asked == ["of it. 1", "of it. 2", "of it. 3"]
+    assert str(told[0].message) == (
+        "the data has no class 'of it. 1', 'of it. 2', 'of it. 3' and 4996 more, so that nothing is measured of them."
+    )
 
 
 def test_predict_takes_arrays_and_files(run: satl.api.TrainedRun, tmp_path: Path) -> None:

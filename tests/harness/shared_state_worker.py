@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from satl.distributed import gather_across, leave, sum_across, world_size
+from satl.distributed import gather_across, leave, of_first_process, sum_across, world_size
 from satl.images import ArrayImages, Batches, EvalTransform
 from satl.methods import Learner, StepInputs, configure, get_method
 from satl.models import SemanticTransferNetwork
@@ -138,6 +138,7 @@ def main() -> None:
         "world_size": torch.tensor(world_size()),
         "sum": sum_across(mine),
         "kept": mine,
+        "first": of_first_process(mine),
         "gathered": gather_across(torch.arange(6).view(2, 3).t() + 10 * rank),
     }
     found = {**learn(rank, processes), **look(rank, processes), **descend(rank, processes), **together}

@@ -9,6 +9,7 @@ from reports.synthetic import write_run
 from satl.errors import RunError
 from satl.evaluation.pseudo_quality import pseudo_label_table
 from satl.experiments.finished_runs import find_runs
+from satl.inference import run_record
 from satl.inference.recogniser import Recogniser
 from satl.inference.run_evaluation import evaluate_run
 from satl.inference.run_record import (
@@ -100,6 +101,31 @@ def test_a_run_without_a_record_is_measured_once(tmp_path):
     (found,), _ = find_runs([tmp_path / "run"], said.append)
     assert found.record.method.name == "ignore"
     assert len(said) == 1
+
+
+def test_without_pseudo_labels_only_kept_images_are_scored_and_all_are_counted(tmp_path, monkeypatch):
+    train(tmp_path / "run", tiny_config(*SHORT, "method.name=ignore"))
+    kept = np.array([1, 5, 40])
+    monkeypatch.setattr(
+        run_record, "drawn_images", lambda total: kept if total == 48 else np.arange(min(total, 3))
+    )
+    seen: list[int] = []
+    score = Recogniser.probabilities
+
+    def count(self, source, rows, *further):
+        seen.append(len(rows))
+        return score(self, source, rows, *further)
+
+    monkeypatch.setattr(Recogniser, "probabilities", count)
+    record = collect_run(RunFolder(tmp_path / "run"))
+    assert 3 in seen
+    assert 48 not in seen
+    data = load_data(RunFolder(tmp_path / "run").read_config())
+    rows = data.rows("train")
+    np.testing.assert_array_equal(record.rows, rows[kept])
+    np.testing.assert_array_equal(record.cells, data.table.cells[rows[kept]])
+    np.testing.assert_array_equal(record.known_positives, (data.table.cells[rows] > 0).sum(0))
+    np.testing.assert_array_equal(record.positives, (data.table.truth[rows] > 0).sum(0))
 
 
 def test_the_pictures_are_those_of_the_training_rows(run, record):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from reference.features import components_by_deflation
 from satl.errors import ConfigError, RunError, TableError
@@ -16,14 +17,16 @@ from satl.features import FeatureFolder, FeatureTable, FeatureWriter, feature_st
 from satl.features.feature_statistics import mean_and_deviation, principal_components
 from satl.features.feature_views import MeanView, RandomView
 from satl.inference.recogniser import Recogniser
-from satl.methods import METHODS, StepInputs, get_method, on_features
+from satl.methods import METHODS, Learner, StepInputs, get_method, on_features
 from satl.methods.satl_plus import default_mixed_weight
+from satl.models.class_network import NetworkOutput
 from satl.runs.config import RunConfig
 from satl.runs.data import load_data
 from satl.runs.reading import apply_overrides, make_config
 from satl.runs.run_folder import RunFolder
 from satl.scoring import ProbeLogits, probe_logits
 from satl.training import feature_maps, probing
+from satl.training import trainer as trainer_module
 from satl.training.build import build_learner, feature_vectors
 from satl.training.probing import fit_to_some
 from satl.training.trainer import Trainer
@@ -72,8 +75,9 @@ def test_methods_learn_from_features_alone(name: str, data: Path, tmp_path: Path
 
 @pytest.mark.parametrize("features", ["features", "one.npz"])  # several views, and one, whose maps are kept
 def test_a_run_that_was_cut_off_ends_the_same(features: str, data: Path, tmp_path: Path) -> None:
-    config = config_of(data, "training.checkpoint_steps=1", features=features)
-    train(tmp_path / "whole", config)
+    config = config_of(data, "training.checkpoint_steps=1", "features.components=3", features=features)
+    whole = train(tmp_path / "whole", config)
+    assert (whole.inputs._maps is not None) == (features == "one.npz")
     with pytest.raises(Killed):
         train(tmp_path / "cut", config, KillAt(epoch=1, step=1))
     resume(tmp_path / "cut")
@@ -109,6 +113,19 @@ def test_network_and_teacher_get_maps_that_are_computed_once(
     torch.testing.assert_close(kept.clean, expected)
 
 
+def test_maps_are_kept_where_those_of_all_rows_fit(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(data, "features.components=3", features="one.npz")
+    for size, kept in (
+        (NUM * 3 * 4, True),
+        (NUM * 3 * 4 - 1, False),
+    ):  # float32 of rows that are not trained on, too
+        monkeypatch.setattr(feature_maps, "MOST_BYTES", size)
+        trainer = Trainer.start(config, load_data(config), RunFolder(tmp_path / str(size)))
+        assert (trainer.inputs._maps is not None) == kept
+
+
 @torch.no_grad()
 def test_features_are_mixed_as_the_network_sees_them(data: Path, tmp_path: Path) -> None:
     config = config_of(data, "method.name=satl+", features="one.npz")
@@ -137,6 +154,38 @@ def test_features_are_mixed_as_the_network_sees_them(data: Path, tmp_path: Path)
         )
         found = learner(inputs, mixed=True).parts["mixed"]
         assert float(found) == pytest.approx(cost * default_mixed_weight(learner.positive_share), rel=1e-4)
+
+
+class OwnNetwork(nn.Module):
+    """A network of one's own, without a backbone: it takes the vectors as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_classes = self.feature_dim = len(CLASSES)
+        self.classifier = nn.Linear(DIM, len(CLASSES))
+        self.seen: set[tuple[int, ...]] = set()
+
+    def forward(self, vectors: torch.Tensor, with_pairs: bool = False) -> NetworkOutput:
+        self.seen.add(tuple(vectors.shape[1:]))
+        logits = self.classifier(vectors)
+        return NetworkOutput(logits, logits[:, None].expand(-1, len(CLASSES), -1), None)
+
+
+def test_a_network_without_a_backbone_trains_on_the_vectors(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, build = OwnNetwork(), trainer_module.build_learner
+
+    def with_own(*given: Any) -> Learner:
+        learner = build(*given)
+        learner.network = network
+        return learner
+
+    monkeypatch.setattr(trainer_module, "build_learner", with_own)
+    config = config_of(data, "method.name=satl+", "method.teacher.probe_weight=0", features="one.npz")
+    train(tmp_path / "run", config)
+    assert network.seen == {(DIM,)}
+    assert metrics(tmp_path / "run")[-1]["val"]["mAP"] > 0.6
 
 
 def test_memory_and_files_give_the_same_run(data: Path, tmp_path: Path) -> None:

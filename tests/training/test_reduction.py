@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from satl.errors import RunError
 from satl.images import Batches
 from satl.models.class_network import SemanticNetwork
 from satl.models.functional import cooccurrence_graph
 from satl.runs.data import load_data
 from satl.training import reduction
-from satl.training.reduction import MapMoments, give_components, images_to_begin_with, map_moments
+from satl.training.reduction import (
+    MapMoments,
+    give_components,
+    images_to_begin_with,
+    map_moments,
+    start_from_components,
+)
 from training.tiny import KillAt, Killed, assert_same_run, resume, tiny_config, train
 
 
@@ -101,6 +109,62 @@ def test_without_a_reduction_nothing_happens() -> None:
     before = [value.clone() for value in network.state_dict().values()]
     give_components(network, moments_of(skewed_maps(6))[0])
     assert all(torch.equal(*pair) for pair in zip(before, network.state_dict().values(), strict=True))
+
+
+def test_no_image_is_read_where_nothing_is_reduced() -> None:
+    network = SemanticNetwork(3, Map(3), torch.eye(3), feature_dim=None, attention_dim=4)
+    data = load_data(tiny_config())
+    batches = Batches(data.source, data.rows("train"), batch_size=6, workers=0)
+    start_from_components([network], batches, lambda images: pytest.fail("an image was read"), None)
+
+
+class OfApple(Tensor):
+    """A tensor of a device that has no double precision; elsewhere it is a plain one."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is Tensor.cpu:
+            return args[0].as_subclass(Tensor)
+        wide = any(value is torch.float64 for value in (*args, *(kwargs or {}).values()))
+        if func is Tensor.double or wide:
+            raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_a_device_needs_no_double_precision() -> None:
+    maps = skewed_maps(12)
+    moments, _ = moments_of(maps)
+    found, expected = network_of(12, 5), network_of(12, 5)
+    for network, values in (
+        (expected, [part.float() for part in moments]),
+        (found, [part.float().as_subclass(OfApple) for part in moments]),
+    ):
+        network.load_state_dict(expected.state_dict())
+        give_components(network, MapMoments(*values))
+    torch.testing.assert_close(found.reduction(maps), expected.reduction(maps))
+    assert not torch.equal(network_of(12, 5).reduction(maps), expected.reduction(maps))
+
+
+def test_a_backbone_whose_numbers_are_not_finite_is_told_in_a_sentence() -> None:
+    moments, _ = moments_of(skewed_maps(12) * float("inf"))
+    with pytest.raises(RunError, match=r"^model\.reduction: the backbone makes numbers .* not finite"):
+        give_components(network_of(12, 5), moments)
+
+
+def test_all_processes_take_the_components_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    moments, _ = moments_of(skewed_maps(12))
+    asked: list[Tensor] = []
+
+    def of_another(tensor: Tensor) -> Tensor:
+        asked.append(tensor)
+        return -tensor if tensor.ndim == 2 else tensor
+
+    own, others = network_of(12, 5), network_of(12, 5)
+    give_components(own, moments)
+    monkeypatch.setattr(reduction, "of_first_process", of_another)
+    give_components(others, moments)
+    torch.testing.assert_close(others.reduction[0].weight, -own.reduction[0].weight)
+    assert [tensor.shape for tensor in asked] == [(12, 12), (12,)]
 
 
 def test_the_moments_are_those_of_the_maps_without_augmentation() -> None:

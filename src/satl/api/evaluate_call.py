@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from satl.inference.recogniser import Recogniser
     from satl.runs.data import RunData
 
+_TOLD = 3
+"""Classes that a warning names, at most."""
+_FROM_THE_CALLER = 5
+"""Level of who called :func:`evaluate`, as seen by :func:`_tell_missing`: what looks for addresses is between them."""
+
 
 @takes_addresses("data", "features", "threshold", pictures="images", here=("run", "out"))
 def evaluate(
@@ -94,14 +99,18 @@ def evaluate(
 
 def _tell_missing(classes: Sequence[str], given: Sequence[str]) -> None:
     """Warn of classes of a run that other data does not have, which may be misspelt there."""
-    missing = [name for name in classes if name not in set(given)]
+    known, wanted = set(given), set(classes)
+    missing = [name for name in classes if name not in known]
     if not missing:
         return
-    others = [name for name in given if name not in set(classes)]
-    hints = [f"{name!r}{nearest(name, others)}" for name in missing]
-    text = f"the data has no class {first_of(hints)}, so that nothing is measured of it."
+    others = [name for name in given if name not in wanted]
+    # Similar names of those that are told alone: with thousands of classes the search takes minutes.
+    hints = [f"{name!r}{nearest(name, others)}" for name in missing[:_TOLD]]
+    listed = first_of([*hints, *missing[_TOLD:]], _TOLD)
+    it = "it" if len(missing) == 1 else "them"
     warnings.warn(
-        SatlWarning(text if len(missing) == 1 else text.replace("of it.", "of them.")), stacklevel=4
+        SatlWarning(f"the data has no class {listed}, so that nothing is measured of {it}."),
+        stacklevel=_FROM_THE_CALLER,
     )
 
 

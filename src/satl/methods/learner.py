@@ -16,6 +16,7 @@ from satl.methods.method import Method, MethodParameters
 from satl.methods.method_parts import GENERATORS, LOSSES, RULES
 from satl.methods.mixing import mix
 from satl.methods.step_data import StepContext, StepInputs, StepResult
+from satl.models.feature_input import FeatureInput
 from satl.models.functional import symmetric_pairs
 from satl.models.semantic_transfer import NetworkOutput
 from satl.scoring import Generator, GeneratorInputs, GeneratorScores, ProbeLogits, Survey
@@ -106,10 +107,8 @@ class Learner(nn.Module):
 
     def _mixable(self, pixels: Tensor) -> Tensor:
         """Return what is mixed: images, but features only where they are as long as each other and standardised."""
-        if pixels.ndim > 2:
-            return pixels
-        maps: Tensor = self.network.get_submodule("backbone")(pixels)
-        return maps
+        backbone = getattr(self.network, "backbone", None)
+        return backbone(pixels) if isinstance(backbone, FeatureInput) else pixels
 
     def mixes(self, stage: int) -> bool:
         """Whether a step of this stage has a further call of :meth:`forward`, for mixed images."""

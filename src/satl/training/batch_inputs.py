@@ -39,10 +39,10 @@ class BatchInputs:
         augment: Augment,
         transform: Transform,
     ) -> None:
-        backbone = learner.network.get_submodule("backbone")
+        backbone = getattr(learner.network, "backbone", None)  # a network of one's own may have none
         # Features become maps once, for all that sees those of a batch; unless something needs the vectors themselves.
         projects = isinstance(backbone, FeatureInput) and not learner.method.needs("vectors")
-        self.project: FeatureInput | None = backbone if projects else None  # type: ignore[assignment]
+        self.project: FeatureInput | None = backbone if projects else None
         self.config, self.batches, self.learner = config, batches, learner
         self.augment, self.transform = augment, transform
         self.data = data

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from satl.distributed import sum_across
+from satl.distributed import of_first_process, sum_across
+from satl.errors import RunError
 from satl.features.feature_statistics import LEAST_VARIANCE, components_of
 from satl.images import Batches
 from satl.images.batches import epoch_order
@@ -78,21 +79,44 @@ def map_moments(
 
 
 def give_components(network: nn.Module, moments: MapMoments) -> None:
-    """Give a network's reduction, if it has one, the principal components that something varies along."""
-    if not isinstance(network, SemanticNetwork):
+    """Give a network's reduction, if it has one, the principal components that something varies along.
+
+    Raises:
+        RunError: the moments are not finite.
+    """
+    if not _has_reduction(network):
         return
-    # By the processor, so that every process finds the same.
-    components, variances = components_of(moments.covariance.double().cpu().numpy())
+    # By the processor, since not every device has double precision.
+    mean, covariance = (values.cpu().double() for values in moments)
+    if not (mean.isfinite().all() and covariance.isfinite().all()):
+        raise RunError(
+            "the backbone makes numbers of the training images that are not finite, which have no principal components",
+            where="model.reduction",
+            remedy="use other weights, or a training.precision other than fp16 if it is that",
+        )
+    # Those of the first process: machines round differently, and components that vary alike then turn.
+    components, variances = (
+        of_first_process(torch.from_numpy(values.copy()).to(moments.mean.dtype).to(moments.mean.device)).cpu()
+        for values in components_of(covariance.numpy())
+    )
     useful = variances > LEAST_VARIANCE * variances[0]
-    placed = (torch.from_numpy(values.copy()).to(moments.mean) for values in (components[useful], variances))
-    network.start_reduction(moments.mean, *placed)
+    network.start_reduction(mean, components[useful], variances)  # type: ignore[operator]
 
 
 def start_from_components(
     networks: Sequence[nn.Module], batches: Batches, transform: Transform, half: torch.dtype | None
 ) -> None:
-    """Give all these networks, which have the same weights, the components of the first one's maps."""
+    """Give all these networks, which have the same weights, the components of the first one's maps.
+
+    No image is read for networks that reduce nothing.
+    """
+    if not _has_reduction(networks[0]):
+        return
     device = next(networks[0].parameters()).device
     moments = map_moments(networks[0].get_submodule("backbone"), batches, transform, device, half)
     for network in networks:
         give_components(network, moments)
+
+
+def _has_reduction(network: nn.Module) -> bool:
+    return isinstance(network, SemanticNetwork) and not isinstance(network.reduction, nn.Identity)
