@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -265,6 +266,34 @@ def is_file_name(name: str) -> bool:
     [True, False, False, False, False, False, False]
     """
     return name not in ("", ".", "..") and not set(name) & set("/\\:\0")
+
+
+def endless_file(folder: Path, levels: int = 1) -> Path | None:
+    """Return the first thing in a folder that is neither a file nor a folder, or None.
+
+    Whoever opens a pipe waits for a writer, and a link to a device such as ``/dev/zero`` can be read for ever; both can
+    be in an archive or a repository. Links to plain files and folders pass.
+
+    Args:
+        folder: a folder that has few entries.
+        levels: how many levels of folders are looked at.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "a.json").symlink_to("/dev/zero")
+    >>> endless_file(folder).name
+    'a.json'
+    """
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda own: own.name):
+            with suppress(OSError):  # it leads nowhere, or in a circle: opening it fails at once
+                if entry.is_dir():
+                    found = endless_file(Path(entry.path), levels - 1) if levels > 1 else None
+                    if found is not None:
+                        return found
+                elif not stat.S_ISREG(entry.stat().st_mode):
+                    return Path(entry.path)
+    return None
 
 
 def check_out(path: Path, *endings: str, overwrite: bool = True, inputs: Iterable[Path | None] = ()) -> None:

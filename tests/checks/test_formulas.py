@@ -27,7 +27,7 @@ from satl.runs.run_folder import RunFolder
 from satl.thresholds.application import ClassThreshold
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\uff1d1+1"])
+@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "\uff1d1+1", "a;=1+1", "a; @x"])
 @pytest.mark.parametrize(
     ("ending", "told"), [("csv", True), ("tsv", True), ("npz", False), ("parquet", False)]
 )
@@ -47,6 +47,16 @@ def test_names_that_begin_like_a_formula(name: str, ending: str, told: bool, tmp
                 warnings.simplefilter("error")
                 write_table(table, file)
         assert read_table(file).classes == table.classes
+
+
+def test_a_comma_divides_a_name_only_where_it_is_not_quoted(tmp_path: Path) -> None:
+    """In a TSV file a comma is written as it is, and some spreadsheets begin a cell behind it."""
+    table = LabelTable(("a,=1+1", "b"), ("cat", "dog"), np.array([[1, 0], [-1, 1]]))
+    with pytest.warns(SatlWarning, match="begin like a formula"):
+        write_table(table, tmp_path / "table.tsv")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        write_table(table, tmp_path / "table.csv")
 
 
 def test_other_names_are_nothing_to_tell(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import open_clip
@@ -96,6 +97,40 @@ def test_a_folder_cannot_name_models_that_would_be_fetched(folder: Path, tmp_pat
         assert "a part of it is a model of the Hugging Face hub" in said(
             f"open_clip:{tmp_path}", weights_of(folder)
         )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"trust_remote_code": True},
+        {"clean": "canonicalize", "cache_dir": "/elsewhere"},
+        {"bpe_path": "/elsewhere/words.gz"},
+        ["clean"],
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_a_folder_cannot_say_that_the_code_in_it_is_trusted(
+    given: object, own: bool, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers runs Python files beside a tokenizer if it is told to trust them."""
+    asked: list[dict[str, object]] = []
+
+    class AutoTokenizer:
+        @staticmethod
+        def from_pretrained(place: str, **options: object) -> AutoTokenizer:
+            asked.append(options)
+            return AutoTokenizer()
+
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=AutoTokenizer))
+    settings = json.loads((folder / "open_clip_config.json").read_text())
+    settings["model_cfg"]["text_cfg"]["tokenizer_kwargs"] = given
+    if own:
+        settings["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "someone/tokenizer"
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(settings))
+    assert "its tokenizer_kwargs may only hold clean, strip_sep_token" in said(
+        f"open_clip:{tmp_path}", weights_of(folder)
+    )
+    assert not asked
 
 
 def test_what_cannot_be_loaded_is_said_in_a_sentence(folder: Path, tmp_path: Path) -> None:

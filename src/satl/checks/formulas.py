@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,8 +10,14 @@ from pathlib import Path
 from satl.errors import SatlWarning
 from satl.files import file_ending
 
-_MARKS = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
+_MARK = r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]"
 """What spreadsheets begin a formula with; white space before one is dropped, and wide forms count as plain ones."""
+_FORMULA = {
+    "c": re.compile(rf"(?:^|[;\t\r\n]){_MARK}|^[\t\r\n]"),
+    "t": re.compile(rf"(?:^|[;,\t\r\n]){_MARK}|^[\t\r\n]"),
+}
+"""Which names are told in a CSV and in a TSV file: many spreadsheets divide lines at semicolons and tabs as well, so a
+name may become two cells. A name with the mark of the file itself is written in quotes."""
 
 
 def warn_of_formulas(file: Path, *names: Iterable[str]) -> None:
@@ -22,9 +29,11 @@ def warn_of_formulas(file: Path, *names: Iterable[str]) -> None:
         file: the table; nothing is said of other kinds of files.
         names: of images, classes or runs.
     """
-    if file_ending(file) not in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
+    ending = file_ending(file)
+    if ending not in (".csv", ".tsv", ".csv.gz", ".tsv.gz"):
         return
-    found = [name for some in names for name in some if name[:1] in _MARKS]
+    formula = _FORMULA[ending[1]]
+    found = [name for some in names for name in some if formula.search(name)]
     if found:
         text = (
             f"{file.name}: {len(found)} name(s), such as {found[0][:60]!r}, begin like a formula, which a spreadsheet "

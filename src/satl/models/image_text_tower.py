@@ -28,6 +28,8 @@ from satl.parsing import parse_json
 
 _TEXTS_AT_ONCE = 64
 _CONFIG = "open_clip_config.json"
+_TOKENIZER_ARGUMENTS = ("clean", "strip_sep_token")
+"""What the configurations of open_clip itself give to a tokenizer."""
 _WEIGHTS = (
     "open_clip_model.safetensors",
     "open_clip_pytorch_model.safetensors",
@@ -238,6 +240,7 @@ def _from_folder(name: str, folder: Path, weights: Path | None) -> _Source:
     try:
         config = parse_json(file.read_text(encoding="utf-8"))["model_cfg"]
         _refuse_fetching(name, config)
+        _refuse_code(name, config)
     except (OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -264,6 +267,17 @@ def _refuse_fetching(name: str, config: Any) -> None:
             "a part of it is a model of the Hugging Face hub, which would be fetched",
             where=name,
             remedy="choose a tower that open_clip itself defines",
+        )
+
+
+def _refuse_code(name: str, config: Any) -> None:
+    """Refuse arguments of a tokenizer with which transformers would run code of the folder, or read files elsewhere."""
+    given = config["text_cfg"].get("tokenizer_kwargs") or {}
+    if not isinstance(given, dict) or not set(given) <= set(_TOKENIZER_ARGUMENTS):
+        raise ConfigError(
+            f"its tokenizer_kwargs may only hold {', '.join(_TOKENIZER_ARGUMENTS)}",
+            where=name,
+            remedy=f"remove the others from its {_CONFIG}",
         )
 
 

@@ -12,6 +12,8 @@ from satl.errors import RunError
 from satl.files import try_lock
 
 NAME = ".lock"
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+"""A link is not followed: the file is emptied, and in the folder of a stranger the link can lead to any other."""
 _held: weakref.WeakSet[RunLock] = weakref.WeakSet()
 
 
@@ -31,7 +33,7 @@ class RunLock:
     """
 
     def __init__(self, folder: Path, doing: str = "trained") -> None:
-        self._handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        self._handle = os.open(folder / NAME, _FLAGS, 0o644)
         try:
             if not try_lock(self._handle):
                 raise RunError(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from satl.errors import RunError, Sentence, TableError, Task
+from satl.files import endless_file
 from satl.labels.io.arrow_files import arrow_errors
 from satl.parsing import parse_json
 
@@ -31,6 +32,13 @@ def part_files(folder: Path) -> list[Path]:
     Raises:
         RunError: some are still missing.
     """
+    endless = endless_file(folder)
+    if endless is not None:
+        raise RunError(
+            "is no plain file but a pipe or a device, which nothing is read from",
+            where=endless,
+            remedy="make the predictions again in another folder",
+        )
     content = read_manifest(folder / MANIFEST)
     images, part_size = content.get("images"), content.get("part_size")
     if type(images) is not int or type(part_size) is not int or min(images, part_size) < 1:
