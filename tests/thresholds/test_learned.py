@@ -140,7 +140,12 @@ def test_a_shared_threshold_goes_the_way_of_a_single_number() -> None:
 
 def test_weight_decay_is_what_lowers_a_threshold_that_no_score_reaches() -> None:
     never = torch.full((5, 4), 0.3), torch.ones(5, 4)
-    for decay, optimiser, wanted in ((True, "adam", 0.8), (False, "adam", 1.0), (True, "adamw", 0.8), (False, "adamw", 1.0)):
+    for decay, optimiser, wanted in (
+        (True, "adam", 0.8),
+        (False, "adam", 1.0),
+        (True, "adamw", 0.8),
+        (False, "adamw", 1.0),
+    ):
         rule = LearnedThreshold(4, decay=decay)
         moving = make_optimiser(Whole(rule), TrainingConfig(optimiser=optimiser, lr=0.01))
         for _ in range(20):
@@ -267,7 +272,9 @@ def test_adamw_lowers_thresholds_as_adam_does_and_weights_as_ever(rate: float | 
                 moving = make_optimiser(whole, config)
                 load_optimiser(moving, state)
             moving.zero_grad()
-            (rule.loss(torch.full((3, 1), 0.3), torch.ones(3, 1)) + 0.0 * whole.network.weight.sum()).backward()
+            (
+                rule.loss(torch.full((3, 1), 0.3), torch.ones(3, 1)) + 0.0 * whole.network.weight.sum()
+            ).backward()
             moving.step()
         return float(rule.value.detach()), float(whole.network.weight.detach())
 
