@@ -21,12 +21,9 @@ class EpochTimer:
 
     def read(self) -> dict[str, float | None]:
         """Return what ``metrics.jsonl`` says: seconds of the steps, and of the processors for other programs."""
-        seconds, others = time.perf_counter() - self._begun, other_processor_seconds()
-        known = others is not None and self._others is not None
-        return {
-            "train_seconds": round(seconds, 3),
-            "other_seconds": round(max(others - self._others, 0.0), 3) if known else None,
-        }
+        seconds, before, after = time.perf_counter() - self._begun, self._others, other_processor_seconds()
+        others = None if before is None or after is None else round(max(after - before, 0.0), 3)
+        return {"train_seconds": round(seconds, 3), "other_seconds": others}
 
 
 def other_processor_seconds(root: int | None = None, proc: Path = Path("/proc")) -> float | None:
