@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from satl.experiments.configs import run_configs
 from satl.experiments.grid import read_grid
@@ -74,8 +75,35 @@ def test_visual_genome_starts_from_the_published_settings() -> None:
     folder = EXPERIMENTS / "vg200"
     configs = run_configs(read_grid(folder / "table1.yaml"), folder, "table1")
     assert len(configs) == 162
+    assert "| 162 |" in (folder / "README.md").read_text(encoding="utf-8")
     assert {run.proportion for run in configs} == set(SIX)
     for config in configs.values():
         assert config.data.dataset == "vg200"
         assert config.model.backbone == "resnet101"
         assert config.images.size == 448
+
+
+def test_no_grid_is_without_a_row_of_its_readme() -> None:
+    for file in EXPERIMENTS.glob("*/*.yaml"):
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        if "methods" in content and "seeds" in content:
+            count = len(read_grid(file).runs())
+            readme = (file.parent / "README.md").read_text(encoding="utf-8")
+            (row,) = (line for line in readme.splitlines() if line.startswith(f"| `{file.name}` |"))
+            assert row.endswith(f"| {count} |"), file
+
+
+def test_a_tuned_sst_is_the_same_in_every_grid() -> None:
+    """What ``controls.yaml`` calls tuned is what the other grids lower SST to."""
+    for data in ("coco18", "coco2014"):
+        folder = EXPERIMENTS / data
+        tuned = {
+            name: next(
+                config.method.thresholds
+                for run, config in run_configs(read_grid(folder / f"{name}.yaml"), folder, name).items()
+                if run.method == "sst" and run.variant == variant
+            )
+            for name, variant in (("controls", "tuned"), ("rules", "linear-tuned"), ("drl", ""))
+        }
+        kept = [{key: tuned[name][key] for key in ("update_every", "step", "end")} for name in tuned]
+        assert kept[0] == kept[1] == kept[2]

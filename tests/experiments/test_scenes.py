@@ -15,7 +15,11 @@ FOLDER = Path(__file__).parents[2] / "experiments" / "scenes"
 
 
 @pytest.mark.parametrize(
-    ("name", "grid_runs"), [("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5), ("many", 50)]
+    ("name", "grid_runs"),
+    [
+        *(("main", 75), ("ablation", 75), ("sweeps", 90), ("all_known", 5), ("many", 50)),
+        *(("rules", 140), ("tuning_baselines", 48)),
+    ],
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     grid = make_grid(yaml.safe_load((FOLDER / f"{name}.yaml").read_text()), name)
@@ -24,6 +28,7 @@ def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
     for config in configs.values():
         assert config.data.scenes is not None
         assert (config.training.epochs, config.model.backbone) == (24, "satl_tiny")
+        assert config.data.use_test != name.startswith("tuning")
     assert f"| {grid_runs} |" in (FOLDER / "README.md").read_text()
 
 

@@ -121,3 +121,11 @@ def test_names_are_read_as_they_are(tmp_path: Path) -> None:
     with shared_folder(tmp_path / "run") as shared:
         expected = Recogniser.load(tmp_path / "run").predict(vectors)
         assert np.array_equal(Recogniser.load(shared.path).predict(vectors), expected)
+
+
+def test_a_model_that_saw_no_pseudo_labels_says_so(tmp_path: Path) -> None:
+    silent = ("method.name=sst", "method.thresholds.start=1.0", "method.thresholds.end=1.0")
+    train(tmp_path / "run", tiny_config(*silent))
+    card = model_card(tmp_path / "run")
+    assert "Pseudo-labels in the last epoch: 0. That is next to none of the " in card
+    assert "the model has learned from the known cells alone." in card

@@ -297,3 +297,14 @@ def test_numbers_of_a_page_are_written_in_one_way():
         methods=(many,),
     )
     assert "fills 10,000 unknown cells" in _pseudo_sentence(large)
+
+
+def test_a_method_without_pseudo_labels_says_so():
+    comparison = _comparison()
+    assert "next to no pseudo-labels" not in _pseudo_sentence(comparison)
+    last = {**comparison.methods[1].epochs[-1], "pseudo_labels": {"union": {"emitted": 3, "expected": 400.0}}}
+    silent = replace(comparison.methods[1], epochs=[*comparison.methods[1].epochs[:-1], last])
+    said = _pseudo_sentence(
+        replace(comparison, methods=(comparison.methods[0], silent, comparison.methods[2]))
+    )
+    assert " SST made next to no pseudo-labels in the last epoch, under 1 % of the positives" in said

@@ -234,10 +234,31 @@ def test_times_that_say_nothing_carry_a_warning(tmp_path, factor, label, warning
     assert warning is None or warning in note
 
 
-def test_times_of_runs_side_by_side_say_so(group):
-    shared = replace(group, runs=tuple(replace(run, jobs=4) for run in group.runs))
-    notes = assert_text_is_clear(draw(5, shared))
-    assert any("Up to 4 runs shared the machine" in text.replace("\n", " ") for text in notes)
+def conditions(group: RunGroup, **changes: object) -> str:
+    """Return the note of figure 5 for runs with changed facts."""
+    changed = replace(group, runs=tuple(replace(run, **changes) for run in group.runs))
+    notes = (text.replace("\n", " ") for text in assert_text_is_clear(draw(5, changed)))
+    return next(text for text in notes if text.startswith("Time in training steps"))
+
+
+def test_times_of_runs_side_by_side_carry_a_warning(group):
+    assert "Warning: Up to 4 runs shared the machine" in conditions(group, jobs=4)
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (0.02, "with the same proportion and seed. The machine did next to nothing else meanwhile."),
+        (1.37, "Warning: Other programs kept up to 1.4 processors busy."),
+        (None, "with the same proportion and seed. What else the machine did meanwhile is not recorded."),
+    ],
+)
+def test_times_from_a_busy_machine_carry_a_warning(tmp_path, others, words):
+    alone = with_seconds(tmp_path, lambda seed: 1.04 + 0.01 * seed)
+    rows = alone.runs[0].epochs
+    seconds = [None if others is None else others * row["train_seconds"] for row in rows]
+    epochs = tuple({**row, "other_seconds": one} for row, one in zip(rows, seconds, strict=True))
+    assert words in conditions(alone, jobs=1, epochs=epochs)
 
 
 def test_the_class_loss_counts_pseudo_labels(group):

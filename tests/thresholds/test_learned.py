@@ -13,7 +13,7 @@ from satl.thresholds import LearnedThreshold
 from satl.thresholds.application import apply_rule
 from satl.thresholds.functional import score_histogram
 from satl.thresholds.learned import resting_thresholds, threshold_learning
-from satl.training.optimisers import make_optimiser
+from satl.training.optimisers import load_optimiser, make_optimiser
 
 # Weights for absent, unknown and present cells.
 MIXES = [[1.0, 1.0, 1.0], [1.0, 6.0, 1.0], [1.0, 0.0, 1.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]
@@ -104,7 +104,7 @@ class Whole(nn.Module):
 
     def __init__(self, rule: LearnedThreshold) -> None:
         super().__init__()
-        self.rule = rule
+        self.rules = nn.ModuleDict({"cross": rule})
 
 
 def trained(rule: LearnedThreshold, steps: int, optimiser: str = "adam", **options: float) -> list[float]:
@@ -140,7 +140,12 @@ def test_a_shared_threshold_goes_the_way_of_a_single_number() -> None:
 
 def test_weight_decay_is_what_lowers_a_threshold_that_no_score_reaches() -> None:
     never = torch.full((5, 4), 0.3), torch.ones(5, 4)
-    for decay, optimiser, wanted in ((True, "adam", 0.8), (False, "adam", 1.0), (True, "adamw", 1.0)):
+    for decay, optimiser, wanted in (
+        (True, "adam", 0.8),
+        (False, "adam", 1.0),
+        (True, "adamw", 0.8),
+        (False, "adamw", 1.0),
+    ):
         rule = LearnedThreshold(4, decay=decay)
         moving = make_optimiser(Whole(rule), TrainingConfig(optimiser=optimiser, lr=0.01))
         for _ in range(20):
@@ -252,7 +257,34 @@ def test_thresholds_can_have_a_rate_and_a_start_of_their_own(optimiser: str, dec
             LearnedThreshold(2, **wrong)
 
 
-def test_adamw_leaves_a_threshold_at_one_and_an_own_rate_from_below_moves_it() -> None:
+@pytest.mark.parametrize("rate", [None, 0.01])
+def test_adamw_lowers_thresholds_as_adam_does_and_weights_as_ever(rate: float | None) -> None:
+    def after(optimiser: str) -> tuple[float, float]:
+        rule = LearnedThreshold(1, rate=rate)
+        whole = nn.Module()
+        whole.network, whole.rules = nn.Linear(1, 1, bias=False), nn.ModuleDict({"cross": rule})
+        nn.init.ones_(whole.network.weight)
+        config = TrainingConfig(optimiser=optimiser, lr=0.01, weight_decay=0.05)
+        moving = make_optimiser(whole, config)
+        for step in range(20):
+            if step == 10:  # a run that goes on has the same decay
+                state = moving.state_dict()
+                moving = make_optimiser(whole, config)
+                load_optimiser(moving, state)
+            moving.zero_grad()
+            (
+                rule.loss(torch.full((3, 1), 0.3), torch.ones(3, 1)) + 0.0 * whole.network.weight.sum()
+            ).backward()
+            moving.step()
+        return float(rule.value.detach()), float(whole.network.weight.detach())
+
+    adam, adamw = after("adam"), after("adamw")
+    assert adamw[0] == pytest.approx(adam[0], abs=1e-6)
+    assert adamw[0] == pytest.approx(0.8, abs=4e-3)
+    assert adamw[1] == pytest.approx((1 - 0.01 * 0.05) ** 20, abs=1e-6)  # next to nothing, as AdamW means it
+
+
+def test_without_decay_a_threshold_stays_at_one_and_an_own_rate_from_below_moves_it() -> None:
     scores, labels = torch.tensor([[0.9], [0.85], [0.2]]), torch.tensor([[1], [1], [-1]])
 
     def after(**options: float) -> float:

@@ -118,6 +118,13 @@ class FinishedRun:
         """Names of the generators, from the last epoch's thresholds."""
         return tuple(self.epochs[-1].get("thresholds") or ())
 
+    @property
+    def other_processors(self) -> float | None:
+        """How many processors other programs kept busy while it trained; None where that was not recorded."""
+        timed = [row for row in self.epochs if isinstance(row.get("other_seconds"), int | float)]
+        seconds = sum(float(row["train_seconds"]) for row in timed)
+        return sum(float(row["other_seconds"]) for row in timed) / seconds if seconds else None
+
     def row(self, variant: str = "") -> Row:
         """Return what the run measured as a row of results.
 

@@ -46,7 +46,7 @@ class LearnedParameters(Parameters):
         None,
         gt=0,
         description="Learning rate of the thresholds, which follows the schedule of the others; by default that of the "
-        "head. With adam a threshold moves by about this much a step.",
+        "head. With adam or adamw a threshold moves by about this much a step.",
     )
 
 

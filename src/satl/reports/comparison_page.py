@@ -10,6 +10,8 @@ import numpy as np
 
 from satl.drawing.html import image_uri, inline_svg, percent, render
 from satl.drawing.style import generator_title, method_style
+from satl.evaluation.pseudo_quality import NEXT_TO_NONE, UNION, next_to_none
+from satl.experiments.tables.claims import listed
 from satl.inference.run_record import MethodRecord
 from satl.reports import distributions, figures
 from satl.reports.comparison import (
@@ -125,7 +127,22 @@ def _pseudo_sentence(comparison: Comparison) -> str:
                 f"{percent(quality.micro_recall)} % of the hidden positives"
             )
         parts.append(text)
-    return f"At the end of training, {'; '.join(parts)}." if parts else ""
+    if not parts:
+        return ""
+    silent = [_title(method) for method in comparison.with_generators() if _is_silent(method)]
+    said = f"At the end of training, {'; '.join(parts)}."
+    if silent:
+        said += (
+            f" {listed(silent)} made next to no pseudo-labels in the last epoch, under "
+            f"{100 * NEXT_TO_NONE:g} % of the positives to be expected among the unknown cells, and so learned from "
+            "the known cells alone."
+        )
+    return said
+
+
+def _is_silent(method: MethodRecord) -> bool:
+    """Whether the last epoch of a method made next to no pseudo-labels."""
+    return bool(method.epochs) and next_to_none(method.epochs[-1]["pseudo_labels"].get(UNION) or {})
 
 
 def _examples(comparison: Comparison, pixels_of: PixelsOf) -> list[dict[str, Any]]:

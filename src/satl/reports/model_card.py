@@ -15,6 +15,7 @@ import yaml
 from satl.completion.outputs.changes import COMPLETE_AGAIN
 from satl.completion.outputs.completed_folder import CompletedFolder
 from satl.errors import RunError, Sentence
+from satl.evaluation.pseudo_quality import next_to_none
 from satl.inference.run_record import is_finished
 from satl.inference.side_by_side import METRICS, read_evaluations, training_facts
 from satl.runs.config import RunConfig
@@ -196,7 +197,17 @@ def _metrics(facts: Mapping[str, Any], evaluations: Mapping[str, Any]) -> Iterat
             yield f"\nDoubt about {split}: {_plain(doubt)}"
     union = facts["pseudo_labels"]
     if union.get("emitted") is not None:
-        yield f"\nPseudo-labels in the last epoch: {union['emitted']:,.0f}."
+        yield f"\nPseudo-labels in the last epoch: {union['emitted']:,.0f}.{_few(union)}"
+
+
+def _few(union: Mapping[str, Any]) -> str:
+    """Say that these are next to no pseudo-labels, where they are."""
+    if not next_to_none(union):
+        return ""
+    return (
+        f" That is next to none of the {union['expected']:,.0f} positives to be expected among the unknown cells: the "
+        "model has learned from the known cells alone."
+    )
 
 
 def _percents(found: Mapping[str, Any]) -> list[str]:

@@ -78,9 +78,10 @@ class LearnedThreshold(HistogramThreshold):
     ``value`` is a parameter that starts at ``initial``. :meth:`loss` has to be part of what is minimised; training
     adds it in stage 2 and keeps the optimiser away from the thresholds before. At 1.0 hardly any cell lies above, so it
     is the optimiser's weight decay that lowers the threshold at first: with Adam by about the learning rate a step,
-    until scores of known cells lie above it. Without weight decay (``decay=False``), or where it acts on weights
-    apart from the gradient (AdamW), a threshold can stay at 1.0 for ever: a short training, or a low learning rate,
-    wants a lower ``initial`` or an own ``rate``.
+    until scores of known cells lie above it. Without weight decay (``decay=False``), or in a loop whose optimiser keeps
+    it apart from the gradient (AdamW; ``satl train`` has it in the gradient of thresholds with any optimiser), a
+    threshold can stay at 1.0 for ever. A short training, or a low learning rate, wants a lower ``initial`` or an own
+    ``rate``.
 
     Args:
         num_classes: C.

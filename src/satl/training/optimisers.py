@@ -13,6 +13,9 @@ from torch.optim.lr_scheduler import LambdaLR
 from satl.runs.training_config import TrainingConfig
 from satl.training.sharding import like
 
+DECOUPLED = "decoupled_weight_decay"
+"""The entry of a group of Adam and AdamW that says whether weight decay acts on the weights apart from the gradient."""
+
 
 def make_optimiser(
     learner: nn.Module, config: TrainingConfig, capturable: bool = False
@@ -22,6 +25,9 @@ def make_optimiser(
     A module that says it is ``undecayed`` has its own parameters in a further group, without weight decay. So have
     thresholds: they move from stage 2 on, and SGD in one kernel wants a group to begin as a whole. Modules that have an
     ``own_rate`` come first, in a group each; the last group always has the rate of the head.
+
+    Weight decay of thresholds is part of their gradient with ``adamw`` too: it is what brings a learned threshold down
+    from 1, where nothing else has a gradient, and apart from the gradient it is far too weak for that.
 
     Args:
         learner: whose parameters to move.
@@ -40,11 +46,12 @@ def make_optimiser(
         for parameter in module.parameters(recurse=False)
     }
     groups: list[dict[str, Any]] = []
+    coupled = {DECOUPLED: False} if config.optimiser == "adamw" else {}
     for module in learner.modules():
         if (own_rate := getattr(module, "own_rate", None)) is not None:
             own = list(module.parameters(recurse=False))
             decay = {"weight_decay": 0.0} if spared.issuperset(own) else {}
-            groups.append({"params": own, "lr": own_rate, **decay})
+            groups.append({"params": own, "lr": own_rate, **coupled, **decay})
     placed = {parameter for group in groups for parameter in group["params"]}
     for name, parameter in learner.named_parameters():
         if parameter in placed:
@@ -59,7 +66,11 @@ def make_optimiser(
     head_rate = config.head_lr or config.lr
     rest = (head, sharded, thresholds, undecayed)
     rates = ((backbone, config.lr), *((parameters, head_rate) for parameters in rest))
-    groups += [{"params": parameters, "lr": rate} for parameters, rate in rates if parameters]
+    groups += [
+        {"params": parameters, "lr": rate, **(coupled if parameters is thresholds else {})}
+        for parameters, rate in rates
+        if parameters
+    ]
     if undecayed:
         groups[-1]["weight_decay"] = 0.0
     device = next(learner.parameters()).device
@@ -82,6 +93,9 @@ def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> N
     """Load a state; rates that are tensors stay the same tensors, which a schedule or a graph may hold."""
     rates = [group["lr"] for group in optimiser.param_groups]
     optimiser.load_state_dict(state)
+    for group, saved in zip(optimiser.param_groups, state["param_groups"], strict=True):
+        if DECOUPLED in saved:  # AdamW sets it in every group that it loads
+            group[DECOUPLED] = saved[DECOUPLED]
     for parameter, values in optimiser.state.items():
         for name, value in values.items():
             values[name] = like(value, parameter) if isinstance(value, torch.Tensor) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -44,6 +43,7 @@ from satl.training.forward import class_probabilities, pooled_features
 from satl.training.late_pictures import tell_late, tell_left_out
 from satl.training.log import log_file, log_line, logger, remarks, write_thresholds
 from satl.training.optimisers import make_schedule
+from satl.training.other_work import EpochTimer
 from satl.training.probing import IntArray, fit_to_training_images, probed_part
 from satl.training.reduction import images_to_begin_with, start_from_components
 from satl.training.saving import Saver
@@ -271,7 +271,7 @@ class Trainer:
         training = self.config.training
         steps = len(self.batches)
         stage = self._stage(epoch)
-        begun = time.perf_counter()
+        timer = EpochTimer()
         if self.next_step == 0:
             self._reset_tally(epoch)
             if stage == 2:
@@ -291,7 +291,7 @@ class Trainer:
                 self.saver.save_last(epoch, done, self.best, self.tally)
             if stop:
                 raise self._interrupted(f"stopped in epoch {epoch + 1} after step {done}")
-        self._finish_epoch(epoch, stage, time.perf_counter() - begun)
+        self._finish_epoch(epoch, stage, timer.read())
         self.next_epoch, self.next_step = epoch + 1, 0
         if self._all_stop(asked_to_stop()) and not self.finished:
             if not self._saves_after(epoch):
@@ -362,7 +362,7 @@ class Trainer:
             probabilities, self.data.table.cells[rows], self.data.table.classes, encoding="signed"
         )
 
-    def _finish_epoch(self, epoch: int, stage: int, seconds: float) -> None:
+    def _finish_epoch(self, epoch: int, stage: int, times: dict[str, float | None]) -> None:
         training = self.config.training
         losses = self.tally.mean_losses()
         require_finite(losses, self.learner, self.folder.path, epoch)
@@ -379,7 +379,7 @@ class Trainer:
             "pseudo_labels": self.tally.pseudo_labels(self.data.table.truth is not None, self.expected)
             if stage == 2
             else {},
-            "train_seconds": round(seconds, 3),
+            **times,
         }
         if epoch == 0:
             row["first_losses"] = self.tally.first_losses()

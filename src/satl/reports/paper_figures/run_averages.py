@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BUSY = 0.5
+"""So many processors that other programs keep busy make the time of a training doubtful."""
 _UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
@@ -115,24 +117,30 @@ def _more(share: Estimate) -> str:
 
 def _conditions(groups: Sequence[RunGroup], shares: Sequence[Estimate]) -> str:
     """Say how far the times can be trusted."""
-    jobs = {run.jobs for group in groups for run in group.plain}
+    shown = {method for pair in WITH_SATL.items() for method in pair}
+    runs = [run for group in groups for run in group.plain if run.method in shown]
+    jobs = {run.jobs for run in runs}
     side_by_side = max((number for number in jobs if number is not None), default=0)
+    others = [run.other_processors for run in runs]
+    busy = max((number for number in others if number is not None), default=0.0)
+    text = ""
     if side_by_side > 1:
-        text = f"Up to {side_by_side} runs shared the machine, so that they also measure each other"
-    elif None in jobs:
-        text = "What else the machine did meanwhile is not recorded"
-    else:
-        text = "The runs ran one after the other; what else the machine did is not recorded"
-    doubtful = [
-        share
-        for share in shares
-        if share.mean is None or share.mean < 0 or share.deviation is None or share.mean < 2 * share.deviation
-    ]
+        text = f"Up to {side_by_side} runs shared the machine, so that they also measure each other. "
+    if busy > BUSY:
+        text += f"Other programs kept up to {busy:.1f} processors busy. "
+    elif None in others:
+        text += "What else the machine did meanwhile is not recorded. "
+    elif not text:
+        text = "The machine did next to nothing else meanwhile. "
     if any(share.mean is not None and share.mean < 0 for share in shares):
-        return f"Warning: SATL only adds work, so a negative difference is noise of the machine. {text}."
-    if doubtful:
-        return f"Warning: a difference of less than two standard deviations says nothing. {text}."
-    return f"{text}."
+        text = f"SATL only adds work, so a negative difference is noise of the machine. {text}"
+    elif any(
+        share.mean is None or share.deviation is None or share.mean < 2 * share.deviation for share in shares
+    ):
+        text = f"A difference of less than two standard deviations says nothing. {text}"
+    elif side_by_side <= 1 and busy <= BUSY:
+        return text.strip()
+    return f"Warning: {text.strip()}"
 
 
 @styled
