@@ -15,6 +15,10 @@ class FakeRay:
 
     def __init__(self, failures: int, error: Exception) -> None:
         self.failures, self.error, self.calls = failures, error, []
+        self.begun = False
+
+    def is_initialized(self) -> bool:
+        return self.begun
 
     def init(self, **options: Any) -> None:
         self.calls.append(options)
@@ -45,8 +49,31 @@ def test_a_machine_that_is_always_too_busy_is_told_in_a_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [ConnectionError("nobody answers"), ValueError("timed out"), Exception("a bug")]
+    "error",
+    [RuntimeError("Failed to start GCS.  Last 0 lines of error files:\n\n."), TimeoutError("no port file")],
 )
+def test_a_process_of_its_own_that_comes_late_is_started_again(error: Exception) -> None:
+    ray = FakeRay(1, error)
+    ray_cluster._start(ray, address="local")
+    assert ray.calls == [{"address": "local"}, "shutdown", {"address": "local"}]
+    always = FakeRay(99, error)
+    with pytest.raises(RunError, match=r"in 5 attempts, .*\((Failed to start GCS|no port file)"):
+        ray_cluster._start(always, address="local")
+    joined = FakeRay(99, error)
+    with pytest.raises(type(error)):
+        ray_cluster._start(joined, address="auto")
+    assert len(joined.calls) == 1, "nobody here started it"
+
+
+def test_a_ray_that_was_begun_before_is_not_shut_down() -> None:
+    ray = FakeRay(99, RuntimeError("Maybe you called ray.init twice by accident?"))
+    ray.begun = True
+    with pytest.raises(RuntimeError, match="twice"):
+        ray_cluster._start(ray, address="local")
+    assert "shutdown" not in ray.calls
+
+
+@pytest.mark.parametrize("error", [ImportError("no module"), ValueError("timed out"), Exception("a bug")])
 def test_other_errors_pass(error: Exception) -> None:
     ray = FakeRay(99, error)
     with pytest.raises(type(error)) as raised:

@@ -62,11 +62,11 @@ def _on_ray(address: str, worker: type, method: str) -> Callable[[Any, Sequence[
         own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
             _require_head(address)
-            _start(ray, address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            # What Ray logs of a start that failed is told once, in the error after the last.
+            _start(ray, address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
         except (OSError, ValueError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
             raise ConfigError(
-                f"no Ray cluster there ({reason})",
+                f"no Ray cluster there ({_first_line(error)})",
                 where=Argument("ray", address),
                 remedy="start one with `ray start --head`, or give 'local'",
             ) from None
@@ -84,21 +84,31 @@ def _on_ray(address: str, worker: type, method: str) -> Callable[[Any, Sequence[
 def _start(ray: Any, **options: Any) -> None:
     """Start Ray, or join a cluster, as often as it takes on a busy machine.
 
-    Ray gives the processes that it starts half a minute, and raises a bare ``Exception`` where that is too short.
+    Ray gives each process that it starts half a minute or less. Where that is too short it raises a bare ``Exception``,
+    or whatever the process that talks to the late one makes of it. A Ray that is joined has been started by others.
     """
+    # With one that this process has begun already, "local" is an error of the caller, and the other Ray stays.
+    own = options["address"] == "local" and not ray.is_initialized()
     for _ in range(_STARTS):
         try:
             ray.init(**options)
         except Exception as error:
-            if type(error) is not Exception or "timed out" not in str(error):
+            late = type(error) is Exception and "timed out" in str(error)
+            if not late and not (own and isinstance(error, (OSError, RuntimeError))):
                 raise
+            reason = _first_line(error)
             ray.shutdown()
         else:
             return
     raise RunError(
-        f"Ray did not start on this machine in {_STARTS} attempts, because too much is running here",
+        f"Ray did not start on this machine in {_STARTS} attempts, perhaps because too much is running here ({reason})",
         remedy=Sentence("do it again later, or leave out {ray}", ray=Argument("ray")),
     )
+
+
+def _first_line(error: Exception) -> str:
+    """Return what an error of Ray says, without its further lines."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def _require_head(address: str) -> None:
@@ -131,9 +141,8 @@ def _work_on_workers(ray: Any, worker: type, method: str, job: Any, parts: Seque
             raise error.cause from None
         raise
     except ray.exceptions.RayActorError as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
         raise RunError(
-            f"a worker of the Ray cluster was lost {_RESTARTS + 1} times ({reason})",
+            f"a worker of the Ray cluster was lost {_RESTARTS + 1} times ({_first_line(error)})",
             remedy="repair the machine or use fewer, then do the same again to resume",
         ) from None
 
