@@ -133,6 +133,31 @@ def test_a_folder_cannot_say_that_the_code_in_it_is_trusted(
     assert not asked
 
 
+@pytest.mark.parametrize(
+    ("side", "key", "value"),
+    [
+        ("text_cfg", "width", 10**9),
+        ("text_cfg", "vocab_size", 10**9),
+        ("vision_cfg", "layers", 10**9),
+        ("vision_cfg", "width", 60_000),
+    ],
+)
+def test_a_folder_cannot_ask_for_more_memory_than_its_weights_fill(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side: str, key: str, value: int
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("the model is built")
+
+    monkeypatch.setattr(open_clip, "create_model", refuse)
+    monkeypatch.setattr(open_clip, "create_model_and_transforms", refuse)
+    settings = json.loads((folder / "open_clip_config.json").read_text())
+    settings["model_cfg"][side][key] = value
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(settings))
+    sentence = said(f"open_clip:{tmp_path}", weights_of(folder))
+    assert "its open_clip_config.json describes at least" in sentence
+    assert sentence.endswith("give the configuration and the weights of one model.")
+
+
 def test_what_cannot_be_loaded_is_said_in_a_sentence(folder: Path, tmp_path: Path) -> None:
     name = add_to_library(tmp_path)
     assert "open_clip has no model 'ViT-B-33' (did you mean 'ViT-B-32'?); name one" in said(

@@ -257,6 +257,7 @@ def _from_folder(name: str, folder: Path, weights: Path | None) -> _Source:
             where=name,
             remedy=Sentence("give {weights}", weights=Argument("weights")),
         )
+    _refuse_more_than_its_weights(name, config, weights)
     return _Source(f"local-dir:{folder}", weights=weights)
 
 
@@ -279,6 +280,33 @@ def _refuse_code(name: str, config: Any) -> None:
             where=name,
             remedy=f"remove the others from its {_CONFIG}",
         )
+
+
+def _refuse_more_than_its_weights(name: str, config: Any, weights: Path) -> None:
+    """Refuse a model that its file of weights cannot fill, before memory is taken for it."""
+    size = weights.stat().st_size
+    least = sum(_least_parameters(part) for part in config.values() if isinstance(part, dict))
+    if least > size:
+        raise ConfigError(
+            f"its {_CONFIG} describes at least {least:,} parameters, and {weights.name} has {size:,} bytes",
+            where=name,
+            remedy="give the configuration and the weights of one model",
+        )
+
+
+def _least_parameters(part: dict[str, Any]) -> int:
+    """Return how many parameters one side of a tower has at least: attention of its layers, and its tables.
+
+    >>> _least_parameters({"width": 512, "layers": 12, "vocab_size": 49408, "context_length": 77})
+    37919232
+    >>> _least_parameters({"timm_model_name": "resnet50", "layers": [3, 4, 6, 3]})
+    0
+    """
+    width, layers, *lengths = (
+        number if isinstance(number := part.get(key), int) and number > 0 else 0
+        for key in ("width", "layers", "vocab_size", "context_length")
+    )
+    return width * (4 * layers * width + sum(lengths))
 
 
 def _load_weights(library: Any, model: nn.Module, path: Path) -> None:
