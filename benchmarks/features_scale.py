@@ -77,6 +77,8 @@ def timed(command: Sequence[str | Path]) -> Usage:
 
 def measure(rows: int, args: argparse.Namespace) -> tuple[float, float]:
     """Measure one size and return seconds and GiB."""
+    if args.folder:
+        Path(args.folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         # In another process, so that its memory is not inherited.

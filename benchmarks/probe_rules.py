@@ -75,9 +75,7 @@ def learned(rule: ThresholdRule, scores: Tensor, labels: Tensor) -> Tensor:
 def qualities(thresholds: Tensor, scores: Tensor, labels: Tensor, truth: Tensor) -> tuple[float, ...]:
     """Return precision and recall, mean over classes and then over all cells, of what lies above thresholds."""
     filled = pseudo_labels(scores, labels, thresholds)
-    found = pseudo_label_quality(
-        filled.numpy(), labels.numpy(), truth.numpy(), encoding="signed"
-    ).summary()
+    found = pseudo_label_quality(filled.numpy(), labels.numpy(), truth.numpy(), encoding="signed").summary()
     keys = ("macro_precision", "macro_recall", "micro_precision", "micro_recall")
     # Where nothing is accepted there is no precision.
     return tuple(float("nan") if found[key] is None else 100 * found[key] for key in keys)

@@ -26,6 +26,7 @@ from satl.images import is_store
 from satl.images.broken_list import BROKEN
 from satl.images.source import FileFinder, available_cores
 from satl.inference.embedder import Embedder, Embedding
+from satl.models.kept_memory import memory_is_kept
 from satl.remote.copies import fill
 from satl.runs.run_lock import RunLock
 from satl.training.forward import FloatArray
@@ -104,16 +105,17 @@ class PartEmbedder:
         vectors: list[FloatArray] = []
         broken: list[tuple[str, str]] = []
         good: list[str] = []
-        for batch in decoded_batches(embedder, parts, job.batch_size, self.threads):
-            vectors.append(batch.vectors(embedder))
-            good += [name for name, why in zip(batch.ids, batch.reasons, strict=True) if why is None]
-            broken += [
-                (name, why) for name, why in zip(batch.ids, batch.reasons, strict=True) if why is not None
-            ]
-            if batch.ends_part:
-                self._writer.write_part(batch.number, good, np.concatenate(vectors), broken)
-                vectors, broken, good = [], [], []
-            yield len(batch.ids)
+        with memory_is_kept():
+            for batch in decoded_batches(embedder, parts, job.batch_size, self.threads):
+                vectors.append(batch.vectors(embedder))
+                good += [name for name, why in zip(batch.ids, batch.reasons, strict=True) if why is None]
+                broken += [
+                    (name, why) for name, why in zip(batch.ids, batch.reasons, strict=True) if why is not None
+                ]
+                if batch.ends_part:
+                    self._writer.write_part(batch.number, good, np.concatenate(vectors), broken)
+                    vectors, broken, good = [], [], []
+                yield len(batch.ids)
 
     def _ready(self) -> Embedder:
         job = self.job

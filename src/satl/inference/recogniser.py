@@ -18,6 +18,7 @@ from satl.images import Batches, EvalTransform, FolderImages, ImageSource, RowSo
 from satl.inference.pictures import is_one_picture, picture_files
 from satl.methods import Learner
 from satl.models.allowed_arguments import require_local_network
+from satl.models.kept_memory import memory_is_kept
 from satl.runs.checkpoint_folders import require_whole
 from satl.runs.config import RunConfig
 from satl.runs.data import RunData
@@ -177,7 +178,8 @@ class Recogniser:
         batches = self._batches(source, rows, batch_size)
         if len(batches.indices) == 0:
             return self._no_scores()
-        return class_probabilities(self.learner.network, batches, self.transform, self.device, self.half)
+        with memory_is_kept():
+            return class_probabilities(self.learner.network, batches, self.transform, self.device, self.half)
 
     def scores(self, data: RunData, rows: Any, batch_size: int | None = None) -> dict[str, FloatArray]:
         """Return ``probability`` and every generator's scores for the cells of ``rows``, each ``(N, C)``.

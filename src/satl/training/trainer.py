@@ -18,6 +18,7 @@ from satl.images import Batch, Batches
 from satl.images.batches import translate_worker_crash
 from satl.models.allowed_arguments import require_network_arguments
 from satl.models.batch_norm import convert_to_shared_batch_norm
+from satl.models.kept_memory import memory_is_kept
 from satl.runs.beginning import begin_folder
 from satl.runs.config import RunConfig, flat_settings
 from satl.runs.data import RunData
@@ -248,6 +249,7 @@ class Trainer:
                     self.trackers, tracked, self.folder.trackers, lambda: self.best, self.display
                 ) as self._tell_trackers,
                 stop_signals() as asked_to_stop,
+                memory_is_kept(),
             ):
                 if self.is_main and not self.validates:
                     logger.info("no validation images: the model of the last epoch is kept as the best")
