@@ -192,7 +192,11 @@ def test_what_was_not_measured_is_not_met() -> None:
         ("average_precision", "--images 300 --classes 4 --repeats 1", "scikit-learn"),
         ("kernels", "--device cpu --classes 5 --batch 2 --attention 8 --hidden 8 --repeats 1", "pair_scores"),
         ("loader", "--count 4 --size 64 --out 56 --batch 4 --repeats 1", "raw store"),
-        ("kept_memory", "--backbone resnet18 --batch-size 2 --pictures 2 --rounds 1 --train", "kept / usual: "),
+        (
+            "kept_memory",
+            "--backbone resnet18 --batch-size 2 --pictures 2 --rounds 1 --train",
+            "kept / usual: ",
+        ),
     ],
 )
 def test_quick_scripts_run_to_their_end(name: str, arguments: str, printed: str) -> None:
