@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from satl.errors import Argument, ArrayError, ConfigError, Sentence, TableError, Task
 from satl.features.half_arrays import HalfArray, as_half, first_not_finite, map_array, not_finite, unreadable
-from satl.files import atomic_path, check_out_folder, endless_file, is_file_name
+from satl.files import atomic_path, check_out_folder, is_file_name, refuse_endless_files
 from satl.images.broken_list import BROKEN, read_broken, write_broken
 from satl.labels.io.wide import unique_images
 from satl.parsing import parse_json
@@ -87,13 +87,7 @@ class FeatureFolder:
                     remedy=Sentence("run the same {embed} again to resume", embed=Task("embed")),
                 )
             raise TableError(f"holds no {RECORD}, so it is no folder of features", where=path)
-        endless = endless_file(path)
-        if endless is not None:
-            raise TableError(
-                "is no plain file but a pipe or a device, which nothing is read from",
-                where=endless,
-                remedy="make the features again in another folder",
-            )
+        refuse_endless_files(path, TableError, "make the features again in another folder")
         content = _read_json(path / RECORD)
         try:
             if content["format"] != FORMAT:

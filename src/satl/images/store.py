@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from satl.errors import ImageError, Sentence, TableError, Task, first_line
-from satl.files import endless_file
+from satl.files import refuse_endless_files
 from satl.images.broken_list import BROKEN, read_broken
 from satl.images.decode import jpeg_decoder
 from satl.images.source import gather_rows
@@ -95,13 +95,7 @@ def open_store(path: str | Path) -> Store:
         ImageError: it is not a store, not finished, of another version, or damaged.
     """
     folder = Path(path)
-    endless = endless_file(folder)
-    if endless is not None:
-        raise ImageError(
-            f"packed store '{folder}': {endless.name} is no plain file but a pipe or a device, which nothing is read"
-            " from",
-            remedy=_PACK_AGAIN,
-        )
+    refuse_endless_files(folder, ImageError, _PACK_AGAIN)
     try:
         header = parse_json((folder / HEADER).read_text(encoding="utf-8"))
         if header["format"] != FORMAT:

@@ -12,7 +12,7 @@ from typing import Any
 
 from satl.checks.formulas import warn_of_formulas
 from satl.errors import Argument, ConfigError, RunError, Sentence, Task
-from satl.files import atomic_path, endless_file
+from satl.files import atomic_path, refuse_endless_files
 from satl.images.broken_list import BROKEN, read_broken, write_broken
 from satl.images.broken_pictures import BrokenPicture
 from satl.methods.old_keys import with_new_keys
@@ -134,13 +134,10 @@ class RunFolder:
             raise RunError("is not a folder", where=folder.path, remedy=_A_RUN)
         if not folder.config.is_file():
             raise RunError("holds no config.yaml, so it is not a run", where=folder.path, remedy=_A_RUN)
-        endless = endless_file(folder.path, levels=3)  # down to the files of a checkpoint
-        if endless is not None:
-            raise RunError(
-                "is no plain file but a pipe or a device, which nothing is read from",
-                where=endless,
-                remedy="remove it, or restore it from a copy of the run",
-            )
+        # Three levels: down to the files of a checkpoint.
+        refuse_endless_files(
+            folder.path, RunError, "remove it, or restore it from a copy of the run", levels=3
+        )
         return folder
 
     def read_config(self) -> RunConfig:

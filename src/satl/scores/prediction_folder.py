@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from satl.errors import RunError, Sentence, TableError, Task
-from satl.files import endless_file
+from satl.files import refuse_endless_files
 from satl.labels.io.arrow_files import arrow_errors
 from satl.parsing import parse_json
 
@@ -32,13 +32,7 @@ def part_files(folder: Path) -> list[Path]:
     Raises:
         RunError: some are still missing.
     """
-    endless = endless_file(folder)
-    if endless is not None:
-        raise RunError(
-            "is no plain file but a pipe or a device, which nothing is read from",
-            where=endless,
-            remedy="make the predictions again in another folder",
-        )
+    refuse_endless_files(folder, RunError, "make the predictions again in another folder")
     content = read_manifest(folder / MANIFEST)
     images, part_size = content.get("images"), content.get("part_size")
     if type(images) is not int or type(part_size) is not int or min(images, part_size) < 1:

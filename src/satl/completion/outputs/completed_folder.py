@@ -20,7 +20,7 @@ import numpy.typing as npt
 from satl.completion.outputs.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
 from satl.completion.outputs.exchange import finish_exchange, new_folder, require_one_completion
 from satl.errors import Argument, RunError, Sentence, Task
-from satl.files import endless_file, file_ending
+from satl.files import file_ending, refuse_endless_files
 from satl.labels import LabelTable, TableFile, open_table
 from satl.labels.bands import BANDS, REVIEW, Band
 from satl.labels.io import FORMATS
@@ -70,13 +70,7 @@ class CompletedFolder:
         folder = cls(path)
         if not folder.path.is_dir():
             raise RunError("is not a folder", where=folder.path, remedy=_NAME_IT)
-        endless = endless_file(folder.path, levels=2)
-        if endless is not None:
-            raise RunError(
-                "is no plain file but a pipe or a device, which nothing is read from",
-                where=endless,
-                remedy=COMPLETE_AGAIN,
-            )
+        refuse_endless_files(folder.path, RunError, COMPLETE_AGAIN, levels=2)
         finish_exchange(folder.path)
         for file in folder.required:
             if not file.is_file():
