@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.plain_files import refuse_endless_files
 from satl.errors import Argument, ArrayError, ConfigError, Sentence, TableError, Task
 from satl.features.half_arrays import HalfArray, as_half, first_not_finite, map_array, not_finite, unreadable
-from satl.files import atomic_path, check_out_folder, is_file_name, refuse_endless_files
+from satl.files import atomic_path, check_out_folder, is_file_name
 from satl.images.broken_list import BROKEN, read_broken, write_broken
 from satl.labels.io.wide import unique_images
 from satl.parsing import parse_json

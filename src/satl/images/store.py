@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from satl.checks.plain_files import refuse_endless_files
 from satl.errors import ImageError, Sentence, TableError, Task, first_line
-from satl.files import refuse_endless_files
 from satl.images.broken_list import BROKEN, read_broken
 from satl.images.decode import jpeg_decoder
 from satl.images.source import gather_rows

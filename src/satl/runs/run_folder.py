@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from satl.checks.formulas import warn_of_formulas
+from satl.checks.plain_files import refuse_endless_files
 from satl.errors import Argument, ConfigError, RunError, Sentence, Task
-from satl.files import atomic_path, refuse_endless_files
+from satl.files import atomic_path
 from satl.images.broken_list import BROKEN, read_broken, write_broken
 from satl.images.broken_pictures import BrokenPicture
 from satl.methods.old_keys import with_new_keys
@@ -31,8 +32,6 @@ from satl.runs.run_lock import RunLock
 from satl.runs.settling import with_settled_keys
 
 _A_RUN = Sentence("give a folder that {train} wrote", train=Task("train", out=None))
-
-
 _OF_EPOCH = "epoch-"
 _BROKEN_COLUMNS = ("image", "reason", "epoch")
 
@@ -134,10 +133,7 @@ class RunFolder:
             raise RunError("is not a folder", where=folder.path, remedy=_A_RUN)
         if not folder.config.is_file():
             raise RunError("holds no config.yaml, so it is not a run", where=folder.path, remedy=_A_RUN)
-        # Three levels: down to the files of a checkpoint.
-        refuse_endless_files(
-            folder.path, RunError, "remove it, or restore it from a copy of the run", levels=3
-        )
+        refuse_endless_files(folder.path, RunError, "restore it from a copy of the run", levels=3)
         return folder
 
     def read_config(self) -> RunConfig:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from satl.checks.plain_files import refuse_endless_files
 from satl.errors import RunError, Sentence, TableError, Task
-from satl.files import refuse_endless_files
 from satl.labels.io.arrow_files import arrow_errors
 from satl.parsing import parse_json
 

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from satl.checks.plain_files import refuse_endless_files
 from satl.completion.outputs.changes import COMPLETE_AGAIN, ChangeBlock, read_changes
 from satl.completion.outputs.exchange import finish_exchange, new_folder, require_one_completion
 from satl.errors import Argument, RunError, Sentence, Task
-from satl.files import file_ending, refuse_endless_files
+from satl.files import file_ending
 from satl.labels import LabelTable, TableFile, open_table
 from satl.labels.bands import BANDS, REVIEW, Band
 from satl.labels.io import FORMATS
