@@ -27,7 +27,7 @@ SIX = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
         ("short", 36),
         ("short_tuning", 12),
         ("at224", 84),
-        ("reduction", 42),
+        ("reduction", 102),
     ],
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
