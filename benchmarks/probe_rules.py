@@ -9,6 +9,10 @@ trained. Scores are of two kinds:
 - ``memorised``: seven tenths of the log-odds are of a fit to all known cells, so loose that it knows most of them by
   heart, as a network does; three tenths are the former. So is the teacher of ``satl+`` made.
 
+``python benchmarks/probe_rules.py --run RUN`` asks the same of the scores of a finished run, whose model was kept: of
+each of its generators, with the thresholds that the run ended with as a further row, and of the network's own
+probability.
+
 Hidden labels are looked at to count, never to choose, but in the last two rows, ``best for 80 %`` and ``best for
 85 %``. These have the highest mean recall that one threshold a class can have with such a mean precision, thresholds
 chosen by the hidden labels themselves. No rule can be above them; a wish that lies above them asks for other scores.
@@ -24,11 +28,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from satl.errors import SatlError
 from satl.evaluation.pseudo_quality import pseudo_label_quality
 from satl.features import read_features
+from satl.inference.run_record import measure_run
 from satl.labels import mask_table, read_table
+from satl.runs.run_folder import RunFolder
 from satl.scoring.probe import LinearProbe, fit_probe
 from satl.thresholds import (
+    CalibratedThreshold,
     FixedThreshold,
     MetricThreshold,
     PrecisionThreshold,
@@ -51,6 +59,8 @@ RULES: dict[str, Callable[[int], ThresholdRule]] = {
     "shrunk 0.9": lambda num: ShrunkenThreshold(num, 0.9),
     "shrunk 0.95": lambda num: ShrunkenThreshold(num, 0.95),
     "shrunk 0.95, floor 0.5": lambda num: ShrunkenThreshold(num, 0.95, floor=0.5),
+    "calibrated 0.88": lambda num: CalibratedThreshold(num, 0.88),
+    "calibrated 0.9": CalibratedThreshold,
     "cap": ProportionThreshold,
     "mat": MetricThreshold,
 }
@@ -124,16 +134,60 @@ def _curve(scores: Tensor, labels: Tensor, truth: Tensor) -> tuple[Tensor, Tenso
     return following[last], (right / accepted)[last], (right / right[-1:].clamp(min=1))[last]
 
 
+def thresholds_of(scores: Tensor, labels: Tensor, truth: Tensor) -> dict[str, Tensor]:
+    """Return the thresholds ``(C,)`` of every rule, and the best there are."""
+    found = {name: learned(make(labels.shape[1]), scores, labels) for name, make in RULES.items()}
+    for wanted in WANTED:
+        found[f"best for {wanted:.0%}"] = best_thresholds(scores, labels, truth, wanted)
+    return found
+
+
+def show(title: str, rows: dict[str, tuple[float, ...]]) -> None:
+    """Print a table, a row for each rule."""
+    print(f"{title}: precision / recall, mean over classes; over all cells")
+    for name, (precision, recall, *over_cells) in rows.items():
+        print(
+            f"  {name:24s}{precision:5.1f} / {recall:4.1f}   {over_cells[0]:5.1f} / {over_cells[1]:4.1f}",
+            flush=True,
+        )
+
+
+def show_run(run: Path) -> None:
+    """Print a table for each kind of scores of a finished run."""
+    record = measure_run(RunFolder.open(run))
+    if record.truth is None:
+        raise SystemExit(f"{run}: its data has no hidden labels to count")
+    labels, truth = torch.from_numpy(record.cells), torch.from_numpy(record.truth)
+    for name, values in {**record.method.scores, "probability": record.probability}.items():
+        # What means nothing is below every threshold.
+        scores = torch.from_numpy(values.astype(np.float32)).nan_to_num(nan=-1.0)
+        chosen = thresholds_of(scores, labels, truth)
+        if name in record.method.thresholds:
+            chosen = {"of the run": torch.from_numpy(record.method.thresholds[name]).float(), **chosen}
+        show(name, {rule: qualities(cut, scores, labels, truth) for rule, cut in chosen.items()})
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Print a table for each proportion and kind of scores."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("labels", type=Path, help="complete label table, cells 1 and 0")
-    parser.add_argument("features", type=Path, help="features of its images: whatever data.features reads")
+    parser.add_argument("labels", type=Path, nargs="?", help="complete label table, cells 1 and 0")
+    parser.add_argument(
+        "features", type=Path, nargs="?", help="features of its images: whatever data.features reads"
+    )
+    parser.add_argument("--run", type=Path, help="a finished run instead, with its last model")
     parser.add_argument("--proportions", type=float, nargs="+", default=[0.1, 0.5])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args(arguments)
+    if (options.run is None) == (options.features is None):
+        parser.error("name LABELS and FEATURES, or --run RUN")
+    if options.run is not None:
+        try:
+            show_run(options.run)
+        except SatlError as error:
+            raise SystemExit(f"error: {error}") from None
+        return
     table = read_table(options.labels, encoding="complete")
     if table.split is not None:
         table = table.select(np.asarray(table.split) == "train")
@@ -145,20 +199,12 @@ def main(arguments: list[str] | None = None) -> None:
         for seed in options.seeds:
             labels = torch.from_numpy(np.array(mask_table(table, proportion, seed=seed).cells))
             for kind, scores in scores_of(features, labels).items():
-                rows = {name: learned(make(labels.shape[1]), scores, labels) for name, make in RULES.items()}
-                for wanted in WANTED:
-                    rows[f"best for {wanted:.0%}"] = best_thresholds(scores, labels, truth, wanted)
-                for name, thresholds in rows.items():
+                for name, thresholds in thresholds_of(scores, labels, truth).items():
                     made = qualities(thresholds, scores, labels, truth)
                     found.setdefault(kind, {}).setdefault(name, []).append(made)
         for kind, measured in found.items():
-            print(f"{proportion:.0%} known, {kind}: precision / recall, mean over classes; over all cells")
-            for name, values in measured.items():
-                mean = np.mean(values, axis=0)
-                print(
-                    f"  {name:24s}{mean[0]:5.1f} / {mean[1]:4.1f}   {mean[2]:5.1f} / {mean[3]:4.1f}",
-                    flush=True,
-                )
+            means = {name: tuple(np.mean(values, axis=0)) for name, values in measured.items()}
+            show(f"{proportion:.0%} known, {kind}", means)
 
 
 if __name__ == "__main__":

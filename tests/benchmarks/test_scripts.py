@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,13 @@ from benchmarks.scripts import FOLDER, run, script
 from satl.evaluation import average_precision
 from satl.experiments.results import read_results
 from satl.images import Batches, EvalTransform
+from satl.inference.run_record import measure_run
 from satl.labels import read_table, write_table
 from satl.methods.method_parts import NETWORKS
 from satl.models.backbone import Backbone
 from satl.runs.data import load_data
 from satl.runs.reading import save_config
+from satl.runs.run_folder import RunFolder
 from satl.scenes import write_scenes
 from satl.scoring import fit_probe
 from training.tiny import tiny_config, train
@@ -240,7 +244,7 @@ def test_probe_rules_counts_what_rules_accept_of_hidden_labels(tmp_path: Path) -
             line[2:26].strip(): [float(x) for x in line[26:].replace("/", " ").split()]
             for line in part.splitlines()[1:]
         }
-        assert len(rows) == 12
+        assert len(rows) == 14
         for wanted in (80, 85):
             best = rows[f"best for {wanted}%"]
             assert best[0] >= wanted - 1e-6, "mean of two seeds, each as precise as asked"
@@ -248,6 +252,29 @@ def test_probe_rules_counts_what_rules_accept_of_hidden_labels(tmp_path: Path) -
             assert best[1] >= max(as_precise) - 4, "a bound, up to the hull"
         assert rows["fixed 0.7"][0] > rows["fixed 0.5"][0] > 60, "of classes this easy most are right"
         assert rows["fixed 0.7"][1] < rows["fixed 0.5"][1]
+
+
+def test_probe_rules_counts_what_rules_accept_of_the_scores_of_a_run(tmp_path: Path) -> None:
+    train(tmp_path / "run", tiny_config("method.name=satl+", "method.thresholds.rate=1"))
+    finished = run("probe_rules", "--run", tmp_path / "run")
+    assert finished.returncode == 0, finished.stderr
+    tables = dict(part.split(": precision / recall", 1) for part in re.split(r"\n(?=\w)", finished.stdout))
+    assert list(tables) == ["cross", "teacher", "probability"]
+    record = measure_run(RunFolder.open(tmp_path / "run"))
+    for generator in ("cross", "teacher"):
+        (line,) = (line for line in tables[generator].splitlines() if "of the run" in line)
+        counted = record.quality[generator].summary()
+        keys = ("macro_precision", "macro_recall", "micro_precision", "micro_recall")
+        found = [float(x) for x in line[26:].replace("/", " ").split()]
+        expected = [math.nan if counted[key] is None else 100 * counted[key] for key in keys]
+        assert found == pytest.approx(expected, abs=0.06, nan_ok=True)
+    assert "of the run" not in tables["probability"]
+    assert len(tables["probability"].splitlines()) == 15
+    for asked in ([], [tmp_path / "labels.csv"], [tmp_path / "a", tmp_path / "b", "--run", tmp_path / "run"]):
+        assert "name LABELS and FEATURES, or --run RUN" in run("probe_rules", *asked).stderr
+    missing = run("probe_rules", "--run", tmp_path / "nothing")
+    assert missing.returncode == 1
+    assert missing.stderr.startswith("error: ")
 
 
 def test_the_best_thresholds_are_those_that_trying_all_finds() -> None:

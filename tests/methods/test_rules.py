@@ -16,6 +16,7 @@ from satl.methods import METHODS, RULES, Learner, StepInputs, configure
 from satl.models import SemanticTransferNetwork
 from satl.runs.reading import make_config
 from satl.thresholds import (
+    CalibratedThreshold,
     FixedThreshold,
     FlexibleThreshold,
     LargeLossThreshold,
@@ -38,6 +39,7 @@ CLASS_OF: dict[str, type[ThresholdRule]] = {
     "mat": MetricThreshold,
     "precision": PrecisionThreshold,
     "shrunk": ShrunkenThreshold,
+    "calibrated": CalibratedThreshold,
     "large-loss": LargeLossThreshold,
 }
 WITH_PSEUDO_LABELS = [name for name, method in METHODS.items() if method.generators]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
+
+from scipy.optimize import minimize
 
 Matrix = list[list[float]]
 
@@ -181,6 +184,57 @@ def first_bin_by_shrunken_precision(
         if (right + strength * together) / (right + wrong + strength) >= precision:
             return first
     return bins
+
+
+def calibrated_chance(scores: Matrix, labels: list[list[int]], bins: int) -> list[float]:
+    """The probability of each bin: log-odds stretched and shifted to make the known cells of all classes likeliest."""
+
+    def odds(place: int) -> float:
+        middle = (place + 0.5) / bins
+        return math.log(middle / (1 - middle))
+
+    known = [
+        (odds(bin_of(score, bins)), sign)
+        for column in range(len(scores[0]))
+        for sign in (-1, 1)
+        for score in known_scores(scores, labels, column, sign)
+    ]
+
+    def cost(two: tuple[float, float]) -> float:
+        stretch, shift = two
+        doubt = ((stretch - 1) ** 2 + shift**2) / 2
+        return doubt + sum(math.log1p(math.exp(-sign * (stretch * x + shift))) for x, sign in known)
+
+    stretch, shift = minimize(cost, (1.0, 0.0), options={"gtol": 1e-9}).x
+    return [1 / (1 + math.exp(-(max(stretch, 0.0) * odds(place) + shift))) for place in range(bins)]
+
+
+def expected_choices(
+    scores: Matrix, labels: list[list[int]], column: int, bins: int, chance: list[float], floor: float
+) -> dict[int, tuple[float, float]]:
+    """First bin that may be accepted -> precision and recall to be expected of the unknown cells of a class.
+
+    Accepting nothing is the bin after the last one, with no precision (taken as 0 surplus by the caller) and recall 0.
+    """
+    unknown = [bin_of(score, bins) for score in unknown_scores(scores, labels, column)]
+    there = sum(chance[place] for place in unknown)
+    choices = {}
+    for first in sorted(set(unknown)):
+        accepted = [chance[place] for place in unknown if place >= first]
+        if chance[first] >= floor:
+            choices[first] = sum(accepted) / len(accepted), sum(accepted) / there
+    return choices
+
+
+def every_choice(
+    choices: list[dict[int, tuple[float, float]]], bins: int, precision: float
+) -> dict[tuple[int, ...], tuple[float, float]]:
+    """First bin of each class -> (sum over classes of precision above the wanted one, sum of recalls)."""
+    found = {}
+    for firsts in itertools.product(*([*of_class, bins] for of_class in choices)):
+        taken = [of_class[first] for of_class, first in zip(choices, firsts, strict=True) if first < bins]
+        found[firsts] = sum(right - precision for right, _ in taken), sum(recall for _, recall in taken)
+    return found
 
 
 def flexible_thresholds(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from satl.distributed import leave
 from satl.thresholds import (
+    CalibratedThreshold,
     FixedThreshold,
     FlexibleThreshold,
     LargeLossThreshold,
@@ -36,6 +37,7 @@ def rules() -> dict[str, ThresholdRule]:
         "mat": MetricThreshold(CLASSES, bins=64),
         "precision": PrecisionThreshold(CLASSES, 0.6, bins=64),
         "shrunk": ShrunkenThreshold(CLASSES, 0.6, bins=64),
+        "calibrated": CalibratedThreshold(CLASSES, 0.6, bins=64),
         "permanent": LargeLossThreshold(CLASSES, share_step=0.05, permanent=True, memory=100, bins=64),
     }
 

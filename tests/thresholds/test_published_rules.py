@@ -14,6 +14,7 @@ from torch import Tensor
 from harness.host_synchronisation import forbid_host_synchronisation
 from reference import thresholds as reference
 from satl.thresholds import (
+    CalibratedThreshold,
     FixedThreshold,
     FlexibleThreshold,
     LargeLossThreshold,
@@ -25,7 +26,8 @@ from satl.thresholds import (
     ShrunkenThreshold,
     ThresholdRule,
 )
-from satl.thresholds.functional import largest_cells, negative_labels
+from satl.thresholds.calibrated import calibrated_probabilities
+from satl.thresholds.functional import largest_cells, negative_labels, score_histogram
 from thresholds.tables import unit_tables
 
 Table = tuple[Tensor, Tensor]
@@ -283,6 +285,78 @@ def test_shrunken_precision_of_a_rare_class_is_not_taken_at_its_word() -> None:
     assert float(alone.value[0]) == pytest.approx(float(shrunken.value[0]), abs=0.02)
 
 
+# Expected precision
+
+
+@given(table=unit_tables(), bins=st.sampled_from([4, 16]))
+@settings(max_examples=60)
+def test_probabilities_make_the_known_cells_likeliest(table: Table, bins: int) -> None:
+    found = calibrated_probabilities(score_histogram(table[0].float(), table[1].int(), bins))
+    assert found.tolist() == pytest.approx(reference.calibrated_chance(*plain(table), bins), abs=1e-4)
+    assert bool((found.diff() >= 0).all())
+
+
+@given(
+    table=unit_tables(),
+    percent=st.sampled_from([0, 50, 75, 90, 100]),
+    floor=st.sampled_from([0.0, 0.5]),
+    min_count=st.sampled_from([1, 1, 20]),
+)
+@settings(max_examples=80)
+def test_nothing_recalls_more_at_the_expected_precision(
+    table: Table, percent: int, floor: float, min_count: int
+) -> None:
+    assert_nothing_recalls_more(table, percent / 100, floor, min_count, bins=4)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_recalls_more_in_classes_of_every_kind(seed: int) -> None:
+    noise = torch.Generator().manual_seed(seed)
+    scores = torch.rand(400, 3, generator=noise) ** torch.tensor([0.3, 1.0, 3.0])
+    labels = torch.where(torch.rand(400, 3, generator=noise) < scores, 1, -1)
+    labels[torch.rand(400, 3, generator=noise) < 0.7] = 0
+    assert_nothing_recalls_more((scores, labels), 0.85, 0.0, 1, bins=16)
+
+
+def assert_nothing_recalls_more(
+    table: Table, precision: float, floor: float, min_count: int, bins: int
+) -> None:
+    """Against every combination of thresholds there is."""
+    rule = moved(CalibratedThreshold(table[0].shape[1], precision, floor, 1.0, bins, min_count), table)
+    rows, marks = plain(table)
+    chance = calibrated_probabilities(score_histogram(table[0].float(), table[1].int(), bins)).tolist()
+    choices, firsts = [], []
+    for c in range(len(rows[0])):
+        present, absent = (reference.known_scores(rows, marks, c, sign) for sign in (1, -1))
+        if not present or not absent or len(present) + len(absent) < min_count:
+            assert float(rule.value[c]) == 1.0
+            continue
+        choices.append(reference.expected_choices(rows, marks, c, bins, chance, floor - 1e-9))
+        firsts.append(math.ceil(float(rule.value[c].double()) * bins))
+    every = reference.every_choice(choices, bins, precision)
+    surplus, recall = every[tuple(firsts)]
+    assert surplus >= -1e-6
+    # Nobody else is at least as good in both and better in one.
+    assert not any(a > surplus + 1e-6 and b > recall - 1e-9 for a, b in every.values() if recall > 0)
+    assert not any(a > surplus - 1e-9 and b > recall + 1e-6 for a, b in every.values())
+    # What is possible beyond it is less than one class can bring.
+    assert max(b for a, b in every.values() if a >= 0) <= recall + 1.0 + 1e-6
+
+
+def test_a_class_that_is_easy_pays_for_one_that_is_not() -> None:
+    noise = torch.Generator().manual_seed(0)
+    scores = torch.rand(100_000, 2, generator=noise)
+    easy = scores[:, 0]
+    scores[:, 0] = torch.where(easy < 0.1, 0.97 + 0.2 * easy, 0.03 * easy)
+    labels = torch.where(torch.rand(100_000, 2, generator=noise) < scores, 1, -1)
+    labels[torch.rand(100_000, 2, generator=noise) < 0.9] = 0
+    both = moved(CalibratedThreshold(2, 0.8), (scores, labels))
+    alone = moved(CalibratedThreshold(1, 0.8), (scores[:, [1]], labels[:, [1]]))
+    # Accepted from p on, scores that are even are (p + 1) / 2 precise: from 0.6 on 80 %, from the floor on 75 %.
+    assert float(alone.value[0]) == pytest.approx(0.6, abs=0.03)
+    assert float(both.value[1]) == pytest.approx(0.5, abs=0.03)
+
+
 # Large losses
 
 
@@ -392,6 +466,7 @@ RULES = [
     MetricThreshold(4),
     PrecisionThreshold(4, 0.6, rate=0.5),
     ShrunkenThreshold(4, 0.6, rate=0.5),
+    CalibratedThreshold(4, 0.6, rate=0.5),
 ]
 names = [type(rule).__name__ for rule in RULES]
 
@@ -435,6 +510,7 @@ def test_repeated_updates_end_at_the_limit(rule: ThresholdRule) -> None:
         MetricThreshold,
         PrecisionThreshold,
         ShrunkenThreshold,
+        CalibratedThreshold,
         SemanticAwareThreshold,
     ],
 )
@@ -461,7 +537,14 @@ def test_classes_without_evidence_never_emit(make: type[ThresholdRule], labels: 
 
 @pytest.mark.parametrize(
     "make",
-    [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold, ShrunkenThreshold],
+    [
+        FlexibleThreshold,
+        ProportionThreshold,
+        MetricThreshold,
+        PrecisionThreshold,
+        ShrunkenThreshold,
+        CalibratedThreshold,
+    ],
 )
 def test_an_update_without_news_changes_nothing(make: type[ThresholdRule]) -> None:
     rule = moved(make(4), usual())
@@ -505,7 +588,14 @@ def test_nothing_waits_for_the_device(rule: ThresholdRule) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [FlexibleThreshold, ProportionThreshold, MetricThreshold, PrecisionThreshold, ShrunkenThreshold],
+    [
+        FlexibleThreshold,
+        ProportionThreshold,
+        MetricThreshold,
+        PrecisionThreshold,
+        ShrunkenThreshold,
+        CalibratedThreshold,
+    ],
 )
 def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
     scores, labels = usual()
@@ -531,6 +621,8 @@ def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
         (PrecisionThreshold, {"bins": 0}, "bins"),
         (ShrunkenThreshold, {"strength": -1.0}, "strength"),
         (ShrunkenThreshold, {"floor": 1.1}, "floor"),
+        (CalibratedThreshold, {"precision": -0.1}, "precision"),
+        (CalibratedThreshold, {"floor": 2.0}, "floor"),
         (LargeLossThreshold, {"share_step": 1.5}, "share_step"),
         (LargeLossThreshold, {"memory": 0}, "memory"),
     ],

@@ -10,6 +10,7 @@ from satl.methods.generators import PartContext
 from satl.methods.method_parts import RULES
 from satl.methods.parameters import Parameters, not_above
 from satl.thresholds import (
+    CalibratedThreshold,
     FixedThreshold,
     FlexibleThreshold,
     LargeLossThreshold,
@@ -143,6 +144,21 @@ class ShrunkenParameters(PrecisionParameters):
     )
 
 
+class CalibratedParameters(PrecisionParameters):
+    """The thresholds of the highest mean recall at a mean precision to be expected of the unknown cells."""
+
+    least_precision: float = Field(
+        0.9,
+        ge=0,
+        le=1,
+        description="Wanted mean over classes of the share of positives among the unknown cells above the threshold, "
+        "as their calibrated scores let expect.",
+    )
+    floor: float = Field(
+        0.5, ge=0, le=1, description="The lowest calibrated probability of a cell that is accepted."
+    )
+
+
 class LargeLossRuleParameters(Parameters):
     """The unknown cells of a batch with the largest scores, a larger share each epoch (large loss)."""
 
@@ -241,6 +257,19 @@ def _shrunk(context: PartContext, parameters: ShrunkenParameters) -> ThresholdRu
         parameters.least_precision,
         parameters.strength,
         parameters.floor if context.probability else 0.0,
+        parameters.rate,
+        parameters.bins,
+        parameters.min_count,
+    )
+
+
+@RULES.register("calibrated", CalibratedParameters)
+def _calibrated(context: PartContext, parameters: CalibratedParameters) -> ThresholdRule:
+    """The highest mean recall at a mean precision that calibrated scores of the unknown cells let expect."""
+    return CalibratedThreshold(
+        context.num_classes,
+        parameters.least_precision,
+        parameters.floor,
         parameters.rate,
         parameters.bins,
         parameters.min_count,

@@ -1,5 +1,6 @@
 """Threshold rules: one threshold per class and generator."""
 
+from satl.thresholds.calibrated import CalibratedThreshold
 from satl.thresholds.fixed import FixedThreshold
 from satl.thresholds.flexible import FlexibleThreshold
 from satl.thresholds.large_loss import LargeLossThreshold
@@ -13,6 +14,7 @@ from satl.thresholds.semantic_aware import SemanticAwareThreshold
 from satl.thresholds.shrunken import ShrunkenThreshold
 
 __all__ = [
+    "CalibratedThreshold",
     "CountingThreshold",
     "FixedThreshold",
     "FlexibleThreshold",
