@@ -26,8 +26,8 @@ SIX = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5)
         ("plus", 117),
         ("short", 36),
         ("short_tuning", 12),
-        ("at224", 84),
-        ("reduction", 102),
+        ("at224", 87),
+        ("reduction", 120),
     ],
 )
 def test_every_run_has_a_configuration(name: str, grid_runs: int) -> None:
