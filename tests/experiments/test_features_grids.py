@@ -19,7 +19,7 @@ FOLDER = EXPERIMENTS / "features"
     [
         ("features", "main", 90),
         ("features", "tuning", 150),
-        ("features", "tuning_rules", 72),
+        ("features", "tuning_rules", 81),
         ("features", "rules", 120),
         ("coco2014_features", "main", 63),
         ("coco2014_features", "rules", 72),
