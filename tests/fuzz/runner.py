@@ -189,6 +189,8 @@ class _Process:
         self._shared[: _STATE.size] = _STATE.pack(first, 0, 0, 0.0, 0, 0.0)
         self._begun, self._seen = time.monotonic(), first
         self._first = first
+        # Made and removed by the process that waits, whatever becomes of the one that works there.
+        self._folder = tempfile.TemporaryDirectory(dir=fast_folder(), prefix="satl-fuzz-")
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
@@ -236,6 +238,7 @@ class _Process:
             at += 1
         outcome.inputs += at - self._first
         self._shared.close()
+        self._folder.cleanup()
         return self.last if status == 1 else at
 
     def _work(self, first: int) -> None:
@@ -244,41 +247,40 @@ class _Process:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)  # ends a process that does not come back
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         warnings.simplefilter("ignore")
-        with tempfile.TemporaryDirectory(dir=fast_folder(), prefix="satl-fuzz-") as name:
-            work = Path(name)
-            target.prepare(work)
-            start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            if suite.limit_memory:
-                most = _virtual_memory() + MEMORY
-                resource.setrlimit(resource.RLIMIT_AS, (most, most))
-            state = [first, 0, 0, 0.0, 0, 0.0]
-            end = _STATE.size
-            for number in range(first, self.last):
-                if time.monotonic() > suite.until:
-                    break
-                data = make_input(target, suite.seed, number)
-                signal.setitimer(signal.ITIMER_PROF, _KILL_AFTER)
-                before = time.process_time()
-                came, what = try_input(target, work, data)
-                taken = time.process_time() - before
-                grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) * 1024
-                if taken > SECONDS:
-                    came, what = "fault", f"took longer than {SECONDS:g} s"
-                elif grown > MEMORY and grown > state[4] + MEMORY // 8:
-                    came, what = "fault", f"took more than {MEMORY >> 30} GB"
-                if came == "accepted":
-                    state[1] += 1
-                elif came == "refused":
-                    state[2] += 1
-                else:
-                    line = f"{number}\t{what}\n".encode()[:400]
-                    if end + len(line) < _ROOM - 1:
-                        self._shared[end : end + len(line)] = line
-                        end += len(line)
-                state[0], state[5] = number + 1, state[5] + taken
-                state[3], state[4] = max(state[3], taken), max(state[4], grown)
-                self._shared[: _STATE.size] = _STATE.pack(*state)
-            signal.setitimer(signal.ITIMER_PROF, 0)
+        work = Path(self._folder.name)
+        target.prepare(work)
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        if suite.limit_memory:
+            most = _virtual_memory() + MEMORY
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        state = [first, 0, 0, 0.0, 0, 0.0]
+        end = _STATE.size
+        for number in range(first, self.last):
+            if time.monotonic() > suite.until:
+                break
+            data = make_input(target, suite.seed, number)
+            signal.setitimer(signal.ITIMER_PROF, _KILL_AFTER)
+            before = time.process_time()
+            came, what = try_input(target, work, data)
+            taken = time.process_time() - before
+            grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start) * 1024
+            if taken > SECONDS:
+                came, what = "fault", f"took longer than {SECONDS:g} s"
+            elif grown > MEMORY and grown > state[4] + MEMORY // 8:
+                came, what = "fault", f"took more than {MEMORY >> 30} GB"
+            if came == "accepted":
+                state[1] += 1
+            elif came == "refused":
+                state[2] += 1
+            else:
+                line = f"{number}\t{what}\n".encode()[:400]
+                if end + len(line) < _ROOM - 1:
+                    self._shared[end : end + len(line)] = line
+                    end += len(line)
+            state[0], state[5] = number + 1, state[5] + taken
+            state[3], state[4] = max(state[3], taken), max(state[4], grown)
+            self._shared[: _STATE.size] = _STATE.pack(*state)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def fast_folder() -> str | None:
