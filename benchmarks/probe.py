@@ -42,6 +42,8 @@ def _device() -> torch.device:
 def features_of(config: RunConfig, data: RunData, file: Path | None) -> FloatArray:
     """Return the features ``(N, D)`` of all images: those of the data, or from ``file`` where it holds them."""
     if isinstance(data.source, FeatureTable):
+        if file is not None:
+            raise SystemExit("the configuration names features: leave --features out, or data.features.")
         return data.source.take(np.arange(len(data.source)))[:, 0].astype(np.float32)
     if file is None:
         raise SystemExit("these data are images: name a file for their features with --features FILE.")

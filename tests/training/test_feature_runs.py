@@ -156,6 +156,29 @@ def test_features_are_mixed_as_the_network_sees_them(data: Path, tmp_path: Path)
         assert float(found) == pytest.approx(cost * default_mixed_weight(learner.positive_share), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("images", "known", "weight"),
+    [(8000, 800, 0.0), (8000, 4000, 0.0), (50_000, 5000, 10.0), (50_000, 25_000, 20.0)],
+)
+def test_known_cells_weigh_more_where_many_are_known(
+    data: Path, images: int, known: int, weight: float
+) -> None:
+    config = config_of(data, "method.name=satl+", features="one.npz")
+    loaded = load_data(config)
+    cells = np.zeros((images, 3), dtype=np.int8)
+    cells[:known] = 1
+    cells[: known // 2] = -1
+    learner = build_learner(config, loaded.table.classes, cells, feature_vectors(config, loaded))
+    losses = learner.method_parameters.losses
+    assert losses["mixed_known"].weight == pytest.approx(weight)  # type: ignore[attr-defined]
+    assert losses["mixed_known"].switched_off == (weight == 0)
+    # Of images, whose network is trained, it is off; a number that somebody gave stays what it is.
+    assert "mixed_known" not in METHODS["satl+"].losses
+    given = config_of(data, "method.name=satl+", "method.losses.mixed_known.weight=3", features="one.npz")
+    learner = build_learner(given, loaded.table.classes, cells, feature_vectors(given, loaded))
+    assert learner.method_parameters.losses["mixed_known"].weight == 3  # type: ignore[attr-defined]
+
+
 class OwnNetwork(nn.Module):
     """A network of one's own, without a backbone: it takes the vectors as they come."""
 

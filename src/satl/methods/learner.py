@@ -48,6 +48,7 @@ class Learner(nn.Module):
         network: of the method.
         proportion: share of known cells in the training table.
         positive_share: share of positives among them.
+        known_per_class: how many of them a class has on average.
     """
 
     def __init__(
@@ -57,11 +58,15 @@ class Learner(nn.Module):
         network: nn.Module,
         proportion: float,
         positive_share: float = 0.0,
+        known_per_class: float = 0.0,
     ) -> None:
         super().__init__()
         self.positive_share = positive_share
         self.method = method
-        self.method_parameters = parameters
+        losses = {
+            name: part.for_labels(known_per_class, proportion) for name, part in parameters.losses.items()
+        }
+        self.method_parameters = parameters = replace(parameters, losses=losses)
         self.network = network
         shared = bool(getattr(network, "shared_feature", False))
         context = PartContext(int(network.num_classes), int(network.feature_dim), proportion, shared)  # type: ignore[arg-type]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo
 
 
@@ -14,6 +16,15 @@ class Parameters(BaseModel):
     def switched_off(self) -> bool:
         """Whether the part does nothing with these values, so that its work can be saved."""
         return False
+
+    def for_labels(self, known_per_class: float, proportion: float) -> Self:
+        """Return these values with what depends on the training table decided.
+
+        Args:
+            known_per_class: how many cells of a class are known on average.
+            proportion: share of all cells that are known.
+        """
+        return self
 
     @property
     def replaces(self) -> tuple[str, ...]:

@@ -103,15 +103,16 @@ register_method(
             network="vector",
             # Nothing that is trained stands before the vectors, so contrasting them would change nothing, and similar
             # vectors are what the probe goes by already.
-            stage1=("classification", "mixed"),
-            stage2=("classification", "pseudo", "mixed"),
+            stage1=("classification", "mixed", "mixed_known"),
+            stage2=("classification", "pseudo", "mixed", "mixed_known"),
             generators=("teacher",),
             # Chosen on known cells of left-out images (experiments/features): a linear classifier is past its probe
             # after a few hundred steps, so that an average of few steps, with little of the probe, teaches best; what
             # pulls at images that are not mixed costs more than it is worth.
             defaults={
                 **_ON_IMAGES.defaults,
-                "losses": {"pseudo": {"weight": 0.2}},
+                # With tens of thousands of pictures a teacher's targets alone hold it back.
+                "losses": {"pseudo": {"weight": 0.2}, "mixed_known": {"weight": None}},
                 "teacher": {"probe_weight": 0.1, "decay": 0.99},
             },
         ),

@@ -56,7 +56,14 @@ def build_learner(
     if labels is None:
         return Learner(method, parameters, network, proportion=1.0)
     known, positives = int(np.count_nonzero(labels)), int(np.count_nonzero(labels > 0))
-    return Learner(method, parameters, network, float((labels != 0).mean()), positives / max(known, 1))
+    return Learner(
+        method,
+        parameters,
+        network,
+        float((labels != 0).mean()),
+        positives / max(known, 1),
+        known / max(len(classes), 1),
+    )
 
 
 def feature_vectors(config: RunConfig, data: RunData) -> FeatureVectors | None:
