@@ -469,6 +469,14 @@ RULES = [
     CalibratedThreshold(4, 0.6, rate=0.5),
 ]
 names = [type(rule).__name__ for rule in RULES]
+FROM_HISTOGRAMS: list[type[ThresholdRule]] = [
+    FlexibleThreshold,
+    ProportionThreshold,
+    MetricThreshold,
+    PrecisionThreshold,
+    ShrunkenThreshold,
+    CalibratedThreshold,
+]
 
 
 def usual(seed: int = 0, images: int = 300) -> Table:
@@ -504,15 +512,7 @@ def test_repeated_updates_end_at_the_limit(rule: ThresholdRule) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [
-        FlexibleThreshold,
-        ProportionThreshold,
-        MetricThreshold,
-        PrecisionThreshold,
-        ShrunkenThreshold,
-        CalibratedThreshold,
-        SemanticAwareThreshold,
-    ],
+    [*FROM_HISTOGRAMS, SemanticAwareThreshold],
 )
 @pytest.mark.parametrize(
     "labels",
@@ -537,14 +537,7 @@ def test_classes_without_evidence_never_emit(make: type[ThresholdRule], labels: 
 
 @pytest.mark.parametrize(
     "make",
-    [
-        FlexibleThreshold,
-        ProportionThreshold,
-        MetricThreshold,
-        PrecisionThreshold,
-        ShrunkenThreshold,
-        CalibratedThreshold,
-    ],
+    FROM_HISTOGRAMS,
 )
 def test_an_update_without_news_changes_nothing(make: type[ThresholdRule]) -> None:
     rule = moved(make(4), usual())
@@ -588,14 +581,7 @@ def test_nothing_waits_for_the_device(rule: ThresholdRule) -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [
-        FlexibleThreshold,
-        ProportionThreshold,
-        MetricThreshold,
-        PrecisionThreshold,
-        ShrunkenThreshold,
-        CalibratedThreshold,
-    ],
+    FROM_HISTOGRAMS,
 )
 def test_half_precision_under_autocast(make: type[ThresholdRule]) -> None:
     scores, labels = usual()
