@@ -218,6 +218,13 @@ def test_a_table_is_embedded_in_bfloat16(own: Path, satl: Satl) -> None:
     assert code == 0, err
     made_by = json.loads((own / "out-model" / "features" / "features.json").read_text())["made_by"]
     assert made_by["bfloat16"] is True
+    shutil.rmtree(own / "out")
+    code, out, err = satl(*command(own, REVIEW))
+    assert (code, out) == (2, "")
+    assert f"{own / 'out-model' / 'features'}: holds features made in another way; pass --force" in err
+    assert "--model FOLDER" in err
+    assert "--out" not in err
+    assert not (own / "out").exists()
 
 
 def test_without_weights_at_hand_it_says_how_to_name_them(

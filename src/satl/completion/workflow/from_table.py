@@ -218,8 +218,10 @@ def _embed(
 
     try:
         make(replace=False)
-    except ConfigError:
+    except ConfigError as error:
         if not force:
+            if isinstance(error.where, Argument):  # the folder, of which nobody here has heard as an argument
+                raise _of_another(model, error.what, where=model.features) from None
             raise
         # Features of another network or of other images: they cost too much time to be replaced unasked.
         make(replace=True)
@@ -268,10 +270,10 @@ def _check_labels(config: RunConfig, origin: str) -> None:
         )
 
 
-def _of_another(model: TableModel, what: str) -> RunError:
+def _of_another(model: TableModel, what: str | Sentence, where: Path | None = None) -> RunError:
     return RunError(
         what,
-        where=model.run,
+        where=where or model.run,
         remedy=Sentence(
             "pass {force} to train again, or {model} to keep this run and train in another folder",
             force=Argument("force", True),
