@@ -185,6 +185,11 @@ def test_a_request_sent_twice_counts_once(completed: Completed, store: ReviewSto
     cell = cells_of(completed)[0]
     once = store.decide("a", "same", [DecisionRequest(*cell, None)])
     assert store.decide("a", "same", [DecisionRequest(*cell, None)]) == once
+    # A program that takes one text for two requests is told, instead of being thanked for what is not stored.
+    other = cells_of(completed)[1]
+    for wanted, who in (([other], ""), ([(*cell[:2], -cell[2])], ""), ([cell, other], ""), ([cell], "ann")):
+        with pytest.raises(Conflict):
+            store.decide("a", "same", [DecisionRequest(*one, None) for one in wanted], who)
     undone = store.undo("a", "back")
     assert store.undo("a", "back") == undone
     assert store.changes(0)["last"] == 2

@@ -229,12 +229,18 @@ class ReviewStore:
             final: settle a disagreement, instead of deciding for oneself.
 
         Raises:
-            Conflict: a cell has another decision than the one ``based_on``.
+            Conflict: a cell has another decision than the one ``based_on``, or the text was that of other decisions.
             KeyError: there is no suggestion for a cell.
         """
         with self._transaction() as db:
             standing = [self._current(cell.image, cell.label, annotator, final) for cell in wanted]
-            if db.execute("SELECT 1 FROM decision WHERE request = ? LIMIT 1", (request,)).fetchone():
+            again = db.execute(
+                "SELECT image, label, value, annotator, final FROM decision WHERE request = ?", (request,)
+            ).fetchall()
+            if again:
+                asked = {(cell.image, cell.label, cell.value, annotator, final) for cell in wanted}
+                if {(*row[:4], bool(row[4])) for row in again} != asked:
+                    raise Conflict(self._outcome(standing))
                 return self._outcome(standing)
             for cell in wanted:
                 if self._suggestion(cell.image, cell.label) is None:
