@@ -197,6 +197,7 @@ class OwnNetwork(nn.Module):
 def test_a_network_without_a_backbone_trains_on_the_vectors(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch.manual_seed(0)
     network, build = OwnNetwork(), trainer_module.build_learner
 
     def with_own(*given: Any) -> Learner:
@@ -205,7 +206,8 @@ def test_a_network_without_a_backbone_trains_on_the_vectors(
         return learner
 
     monkeypatch.setattr(trainer_module, "build_learner", with_own)
-    config = config_of(data, "method.name=satl+", "method.teacher.probe_weight=0", features="one.npz")
+    settings = ("method.name=satl+", "method.teacher.probe_weight=0", "training.epochs=12")
+    config = config_of(data, *settings, features="one.npz")
     train(tmp_path / "run", config)
     assert network.seen == {(DIM,)}
     assert metrics(tmp_path / "run")[-1]["val"]["mAP"] > 0.6
