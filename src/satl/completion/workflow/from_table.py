@@ -220,7 +220,8 @@ def _embed(
         make(replace=False)
     except ConfigError as error:
         if not force:
-            if isinstance(error.where, Argument):  # the folder, of which nobody here has heard as an argument
+            # The folder of the features, which is not what is called "out" here.
+            if isinstance(error.where, Argument) and error.where.name == "out":
                 raise _of_another(model, error.what, where=model.features) from None
             raise
         # Features of another network or of other images: they cost too much time to be replaced unasked.
